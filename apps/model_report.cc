@@ -221,6 +221,7 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
   how.reference_only = options.reference_only;
   how.winograd = options.winograd;
   how.products = options.products;
+  how.memory = options.memory;
   how.recompute = options.recompute;
   how.budget = options.budget;
   how.sub_batch = options.sub_batch;

@@ -31,6 +31,7 @@ struct InspectOptions {
   bool reference_only = false;
   bool winograd = true;
   base::DType products = base::DType::f32;  ///< as in symbol::ExecutorOptions
+  symbol::MemoryMode memory = symbol::MemoryMode::both;
   symbol::Recompute recompute = symbol::Recompute::cheap;
   std::uint64_t budget = 0;    ///< bytes, of Recompute::budget
   std::int64_t sub_batch = 0;  ///< as in ExecutorOptions

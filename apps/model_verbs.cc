@@ -207,6 +207,17 @@ void add_memory_options(CLI::App* verb, InspectOptions& options) {
       ->check(check_size)
       ->excludes(recompute)
       ->type_name("SIZE");
+  const std::map<std::string, symbol::MemoryMode> modes = {
+      {"none", symbol::MemoryMode::none},
+      {"in-place", symbol::MemoryMode::in_place},
+      {"share", symbol::MemoryMode::share},
+      {"both", symbol::MemoryMode::both}};
+  verb->add_option_function<std::string>(
+          "--memory",
+          [&options, modes](const std::string& name) { options.memory = modes.at(name); },
+          "How values share memory: none, in-place, share or both (the default, as in jobs)")
+      ->check(CLI::IsMember({"none", "in-place", "share", "both"}))
+      ->type_name("HOW");
   verb->add_option(
           "--sub-batch", options.sub_batch,
           "Samples that a prediction computes at a time; 0, the default: chosen; the batch: all")

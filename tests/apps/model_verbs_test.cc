@@ -5,6 +5,8 @@
 #include <fstream>
 #include <regex>
 
+#include <nlohmann/json.hpp>
+
 #include "symbol/kernel_choices.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
@@ -66,6 +68,19 @@ TEST_CASE("model inspect prints what passes made of a network, and leaves Winogr
   std::vector<std::string> both = inspect;
   both.insert(both.end(), {"--print-passes", "--json"});
   CHECK(run(both).code == 2);
+}
+
+TEST_CASE("model inspect plans memory in each of the ways to share it") {
+  double last = 1e30;
+  for (const char* mode : {"none", "in-place", "both"}) {
+    const Run json = run({"model", "inspect", "resnet18", "--input", "3,64,64", "--recompute",
+                          "none", "--memory", mode, "--json"});
+    REQUIRE(json.code == 0);
+    const auto bytes = nlohmann::json::parse(json.out).at("train_bytes").get<double>();
+    CHECK(bytes < last);
+    last = bytes;
+  }
+  CHECK(run({"model", "inspect", "lenet", "--memory", "all"}).code == 2);
 }
 
 TEST_CASE("model inspect says what is recomputed, and which budget is too small") {

@@ -87,9 +87,8 @@ std::uint64_t nodes_behind_data(const ExecutorReport& report) {
   std::set<std::string> behind = {"data"};
   std::uint64_t count = 0;
   for (const NodeReport& node : report.nodes) {
-    const bool reads = std::ranges::any_of(node.inputs, [&](const std::string& input) {
-      return behind.contains(name_of(input));
-    });
+    const bool reads = std::ranges::any_of(
+        node.inputs, [&](const std::string& input) { return behind.contains(name_of(input)); });
     if (!reads) continue;
     ++count;
     for (const std::string& output : node.outputs) behind.insert(name_of(output));
