@@ -11,7 +11,8 @@ add(name, a, b), concat(name, parts); `classes` is how many scores are wanted.
 import zlib
 
 EPS = 1e-5
-IMAGES = {"mlp": (1, 28, 28), "lenet": (1, 28, 28), "overfeat": (3, 231, 231)}  # others: SMALL_IMAGE or PHOTOGRAPH
+# Others have SMALL_IMAGE or PHOTOGRAPH.
+IMAGES = {"mlp": (1, 28, 28), "lenet": (1, 28, 28), "overfeat": (3, 231, 231)}
 SMALL_IMAGE, PHOTOGRAPH = (3, 32, 32), (3, 224, 224)
 # Residual networks for small images: units of a stage, widening, form.
 SMALL_RESNETS = {"resnet20": (3, 1, "v1"), "resnet56": (9, 1, "v1"), "resnet110": (18, 1, "v1"),

@@ -105,8 +105,8 @@ class JobsTest(unittest.TestCase):
         again, _ = self.traced("sqrt", "--set", "memory.recompute=sqrt")
         self.assertTrue([name for name in again if name.endswith("_recomputed")])
         _, direct = self.traced("direct", "--set", "numerics.winograd=false")
-        shown = run(TROUPE, "model", "inspect", "wide-resnet10-2", "--classes", "10", "--batch", "64",
-                    "--input", "1,28,28", "--json")
+        shown = run(TROUPE, "model", "inspect", "wide-resnet10-2", "--classes", "10",
+                    "--batch", "64", "--input", "1,28,28", "--json")
         layers = json.loads(shown.stdout)["layers"]
         wins = "simd:winograd" in {layer["kernel"] for layer in layers}  # on this processor
         self.assertEqual("simd:winograd" in kernels, wins)
