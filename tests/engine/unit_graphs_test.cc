@@ -162,7 +162,7 @@ TEST_CASE("a graph belongs to its addresses") {
 
 TEST_CASE("without addresses, without graphs or while traced, all is issued one by one") {
   const int why = GENERATE(0, 1, 2);
-  const tests::TestFolder folder("graphs");
+  const TestFolder folder("graphs");
   EngineOptions options;
   DelayedStream stream;
   options.streams = {&stream};
