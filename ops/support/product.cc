@@ -44,8 +44,9 @@ inline std::int64_t lanes() {
   return static_cast<std::int64_t>(hn::Lanes(Lanes()));
 }
 
-/// Sums of kRows x kVectors. Loops over them must be unrolled, or they live in memory.
-template <int kRows, int kVectors>
+/// Sums of kRows x kVectors, the last vector whole where kWhole: masked loads cost time. Loops over
+/// them must be unrolled, or they live in memory.
+template <int kRows, int kVectors, bool kWhole>
 struct Tile {
   using Sums = Vector[kRows][kVectors];
   static constexpr int kLast = kVectors - 1;  // the vector that may be partial
@@ -81,21 +82,20 @@ struct Tile {
     if (b.transposed) {
       store_transposed(b, sums, columns);
     } else {
-      store(b, sums, tail, columns == kVectors * lanes());
+      store(b, sums, tail);
     }
   }
 
  private:
   static HWY_INLINE Vector load(int v, const Tail<Lanes>& tail, const float* row) {
     const float* place = row + v * lanes();
-    return v < kLast ? hn::LoadU(Lanes(), place) : tail.load(place);
+    return kWhole || v < kLast ? hn::LoadU(Lanes(), place) : tail.load(place);
   }
 
-  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail<Lanes>& tail,
-                               bool full) {
+  static HWY_INLINE void store(const ProductBlock& b, const Sums& sums, const Tail<Lanes>& tail) {
     const Lanes d;
     const bool add = b.add;
-    const bool stream = b.stream && full;
+    const bool stream = b.stream && kWhole;
     const std::int64_t stride = b.out_stride;
     float* out = b.out;
     Vector bias[kVectors];
@@ -111,7 +111,7 @@ struct Tile {
         if (add) sum = hn::Add(load(v, tail, out), sum);
         if (stream) {
           hn::Stream(sum, d, out + v * lanes());
-        } else if (v < kLast) {
+        } else if (kWhole || v < kLast) {
           hn::StoreU(sum, d, out + v * lanes());
         } else {
           tail.store(sum, out + v * lanes());
@@ -150,7 +150,11 @@ void compute_tile(const ProductBlock& b, std::int64_t rows, std::int64_t columns
       return compute_tile<kRows, kVectors - 1>(b, rows, columns);
     }
   }
-  Tile<kRows, kVectors>::compute(b, columns);
+  if (columns == kVectors * lanes()) {
+    Tile<kRows, kVectors, true>::compute(b, columns);
+  } else {
+    Tile<kRows, kVectors, false>::compute(b, columns);
+  }
 }
 
 void multiply_block(const ProductBlock& block) {
