@@ -275,7 +275,7 @@ def workers():
         panel("Operations done a second", "ops",
               (rate("troupe_engine_ops_total", "train_job, node, engine, result", PROCESS),
                "{{node}} {{engine}} {{result}}"),
-              (rate("troupe_engine_graph_ops_total", "train_job, node, engine", PROCESS) + " > 0",
+              (rate("troupe_engine_graph_ops_total", "train_job, node, engine", PROCESS),
                "in graphs: {{node}} {{engine}}")),
         panel("Operations ready and waiting for a thread", "short",
               (f"sum by ({lanes}) (troupe_engine_queued_ops{{{PROCESS}}})", lane)),
