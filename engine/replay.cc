@@ -284,7 +284,7 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
 }
 
 void Core::run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
-  if (issue_as_graph(program, index, thread)) return;
+  if (thread.graph_stream != nullptr && issue_as_graph(program, index, thread)) return;
   const Range operations = program.plan().units[index].operations;
   for (std::uint32_t i = operations.begin; i < operations.end; ++i) {
     run_inner(program, program.plan().operations[i], index, thread);
@@ -293,7 +293,7 @@ void Core::run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread&
 
 // False: nothing was issued but what makes the addresses ready.
 bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
-  if (thread.graph_stream == nullptr || !program.on_stream()) return false;
+  if (!program.on_stream()) return false;
   const Range range = program.plan().units[index].operations;
   const std::span operations(program.plan().operations.data() + range.begin,
                              range.end - range.begin);
@@ -313,11 +313,11 @@ bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayT
     return false;
   };
   // What fails below fails once more where the operation is issued alone, and is told there.
-  for (PlannedOperation& operation : operations) {
+  for (std::uint32_t i = range.begin; i < range.end; ++i) {
     SyncFunction ready = [&](RunContext& context) {
-      return operation.addresses(context, program.addresses);
+      return program.plan().addresses[i](context, program.addresses);
     };
-    if (!guarded(ready, operation.name, thread.context).ok()) return false;
+    if (!guarded(ready, program.plan().operations[i].name, thread.context).ok()) return false;
   }
   const UnitGraphs::Way way = graphs.choose(program.addresses);
   if (way == UnitGraphs::Way::issue) return false;
@@ -450,10 +450,8 @@ void Core::end_replay(Replay& replay, const std::shared_ptr<base::Event>& event)
   const bool last = program.orphaned && program.pending == 1;
   if (last) {
     leave();
-    for (PlannedOperation& operation : program.plan().operations) {
-      operation.function.reset();
-      operation.addresses.reset();
-    }
+    for (PlannedOperation& operation : program.plan().operations) operation.function.reset();
+    program.plan().addresses.clear();
     program.graphs.clear();
     mutex_.lock();
   }

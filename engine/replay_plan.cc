@@ -51,7 +51,7 @@ void add_before(std::vector<std::uint32_t>& before, LastUses& last, bool write,
 
 /// Whether `next` would replace what an operation of `unit` reads. Addresses of all operations of a
 /// unit are made ready before the first of their functions runs.
-bool overwrites_what_is_read(Recording& recording, const InnerOperation& next,
+bool overwrites_what_is_read(const Recording& recording, const InnerOperation& next,
                              const std::vector<LastUses>& last, std::uint32_t unit) {
   return std::any_of(next.overwrites.begin(), next.overwrites.end(), [&](const Slot slot) {
     const std::vector<std::uint32_t>& readers = last[slot.number].readers;
@@ -97,7 +97,7 @@ ReplayPlan::ReplayPlan(Recording& recording, bool in_units) : slot_count(recordi
     PlannedOperation& operation = operations.emplace_back();
     operation.name = std::move(recorded.name);
     operation.function = std::move(recorded.function);
-    operation.addresses = std::move(recorded.addresses);
+    if (in_units) addresses.push_back(std::move(recorded.addresses));
     operation.uses.begin = static_cast<std::uint32_t>(uses.size());
     add_uses(uses, operation.uses.begin, recorded.overwrites,
              {.write = true, .reads = false, .overwrites = true});

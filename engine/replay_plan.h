@@ -34,7 +34,6 @@ struct Range {
 /// An operation of a plan.
 struct PlannedOperation {
   SyncFunction function;
-  AddressFunction addresses;
   Range uses;  ///< among uses
   std::string name;
 };
@@ -74,6 +73,7 @@ struct ReplayPlan {
   }
 
   std::vector<PlannedOperation> operations;
+  std::vector<AddressFunction> addresses;  ///< of each operation, where some may join; else none
   std::vector<PlannedUnit> units;
   std::vector<PlannedPort> ports;
   std::vector<SlotUse> uses;
