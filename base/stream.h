@@ -24,10 +24,10 @@ class Event {
   /// it.
   virtual Status wait_on_host() const = 0;
   /// Nanoseconds from `earlier` to this, both of one stream's record_timed() and passed; the first
-  /// error of the work before them.
+  /// error of the work before them; an error for what record() gave.
   virtual Result<std::int64_t> ns_since(const Event& earlier) const {
     static_cast<void>(earlier);
-    return error(Errc::unimplemented, "the event has no time");
+    return error(Errc::failed_precondition, "the event was recorded without its time");
   }
 };
 
