@@ -38,7 +38,7 @@ if $all; then
   for binary in "${below_actors[@]}"; do "build/tsan/bin/$binary" "~[onednn]"; done
   ctest --test-dir build/release --output-on-failure -j "$jobs" -LE gpu
 else
-  build asan-ubsan "${sanitized[@]}"
-  for binary in "${sanitized[@]}"; do "build/asan-ubsan/bin/$binary"; done
+  build asan-quick "${sanitized[@]}"
+  for binary in "${sanitized[@]}"; do "build/asan-quick/bin/$binary"; done
   ctest --test-dir build/release --output-on-failure -j "$jobs" -LE "slow|gpu"
 fi

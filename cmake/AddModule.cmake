@@ -53,6 +53,13 @@ function(add_module name)
         LIBRARIES troupe_${name} LABELS slow)
     endif()
   endif()
+  if(name IN_LIST TROUPE_SANITIZE_FOLDERS)
+    foreach(target troupe_${name} ${name}_test ${name}_slow_test)
+      if(TARGET ${target})
+        target_compile_options(${target} PRIVATE ${TROUPE_SANITIZERS})
+      endif()
+    endforeach()
+  endif()
 endfunction()
 
 # A Catch2 binary whose cases ctest runs one by one. Files named *_slow_test.cc get the label slow.

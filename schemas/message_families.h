@@ -45,6 +45,6 @@ template <typename Variant>
 inline constexpr bool kAllInOneFamily = false;
 template <typename... Ts>
 inline constexpr bool kAllInOneFamily<std::variant<Ts...>> = ((kFamiliesOf<Ts> == 1) && ...);
-static_assert(kAllInOneFamily<Message>, "every message belongs to one family");
+static_assert(kAllInOneFamily<MessageVariant>, "every message belongs to one family");
 
 }  // namespace troupe::schemas

@@ -71,7 +71,7 @@ constexpr std::array<std::string_view, 56> kMessages = {"GradientPush",
                                                         "AgentOffer",
                                                         "StepFacts",
                                                         "StepVerdict"};
-static_assert(kMessages.size() == std::variant_size_v<Message>);
+static_assert(kMessages.size() == kMessageTypes);
 
 template <std::size_t N>
 std::string_view name_at(const std::array<std::string_view, N>& names, std::size_t position) {
@@ -79,6 +79,13 @@ std::string_view name_at(const std::array<std::string_view, N>& names, std::size
 }
 
 }  // namespace
+
+Message::Message() = default;
+Message::Message(const Message& other) = default;
+Message::Message(Message&& other) noexcept = default;
+Message& Message::operator=(const Message& other) = default;
+Message& Message::operator=(Message&& other) noexcept = default;
+Message::~Message() = default;
 
 std::string_view role_name(Role role) {
   return name_at(kRoles, static_cast<std::size_t>(role));

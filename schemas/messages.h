@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -536,7 +537,7 @@ struct Proof {
 };
 
 /// Every message. The position is the wire's type number: append only.
-using Message = std::variant<
+using MessageVariant = std::variant<
     GradientPush, PushAck, WeightPull, WeightReply, Finished, StaleView, ShardCheckpoint,
     DatasetReport, TrainingStart, ProgressReport, EvaluationReport, CheckpointReport, ActorDone,
     ActorFailed, JobEnd, Placement, ProcessReady, AgentHello, AgentWelcome, LaunchProcess,
@@ -545,6 +546,24 @@ using Message = std::variant<
     Proof, PushQuery, ServerReport, CutQuery, CutReady, ExtraCut, ExtraCutTaken, AgentLeaving,
     JobCheckpoint, JobCheckpointAnswer, PersonHello, DenyList, PieceQuery, FilePiece,
     PlaceCheckpoint, CheckpointPlaced, DropCheckpoint, AgentOffer, StepFacts, StepVerdict>;
+inline constexpr std::size_t kMessageTypes = std::variant_size_v<MessageVariant>;
+
+/// One message, as MessageVariant holds it and std::visit and std::get_if read it. Its copies and
+/// its end are functions of messages.cc, so that not every source makes those of all messages.
+class Message : public MessageVariant {
+ public:
+  Message();  ///< a GradientPush
+  template <typename T>
+    requires(!std::is_base_of_v<MessageVariant, std::remove_cvref_t<T>> &&
+             std::is_constructible_v<MessageVariant, T>)
+  Message(T&& one)  // NOLINT(google-explicit-constructor): as a variant takes its alternatives
+      : MessageVariant(std::forward<T>(one)) {}
+  Message(const Message& other);
+  Message(Message&& other) noexcept;
+  Message& operator=(const Message& other);
+  Message& operator=(Message&& other) noexcept;
+  ~Message();
+};
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);
@@ -554,7 +573,7 @@ std::optional<SliceId> slice_of(const Message& message);
 /// The position of T in Message: its number on the wire.
 template <typename T, std::size_t I = 0>
 constexpr std::size_t type_of() {
-  if constexpr (std::is_same_v<T, std::variant_alternative_t<I, Message>>) {
+  if constexpr (std::is_same_v<T, std::variant_alternative_t<I, MessageVariant>>) {
     return I;
   } else {
     return type_of<T, I + 1>();

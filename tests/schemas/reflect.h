@@ -159,7 +159,7 @@ class Filler {
     } else if constexpr (std::is_floating_point_v<T>) {
       t = static_cast<T>(below(8) == 0 ? 0.0
                                        : std::ldexp(1.0 + 1e-9 * below(1000), int(below(60)) - 30));
-    } else if constexpr (std::is_base_of_v<std::variant_alternative_t<0, Message>, T> ||
+    } else if constexpr (std::is_base_of_v<std::variant_alternative_t<0, MessageVariant>, T> ||
                          std::is_aggregate_v<T>) {
       std::apply([&](auto&... field) { (fill(field), ...); }, fields(t));
       repair(t);
@@ -207,7 +207,7 @@ class Filler {
   }
   /// The message of position `type`.
   Message message(std::size_t type) {
-    return message_at(type, std::make_index_sequence<std::variant_size_v<Message>>());
+    return message_at(type, std::make_index_sequence<kMessageTypes>());
   }
 
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
