@@ -7,8 +7,8 @@ networks.py [--networks NAME,...] [--what train,predict,memory,modes,recompute] 
             [--rounds 3] [--repetitions 5] [--threads 2] [--build DIR]
 TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
 MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
-start from the same weights and batch (peers/convnets.py); a peer whose outputs or gradients differ
-is named below the tables. Training is measured at the largest batch only, and a second time with
+start from the same weights and batch (peers/convnets.py). A peer whose outputs or gradients differ
+is left out before any of its times counts, with a line. Training is measured at the largest batch only, and a second time with
 direct convolutions alone.
 """
 import argparse
@@ -72,16 +72,14 @@ class Contest:
         values.frombytes(self.path(contestant).read_bytes())
         return values
 
-    def compare(self, title, contestant, images):
-        """Notes a peer that computes something else."""
+    def check(self, contestant, images):
+        """Raises Missing where the contestant computed something else than Troupe."""
         a, b = (self.numbers(name) for name in (TROUPE, contestant))
         if len(a) != len(b):
-            self.notes.append(f"{title}: {contestant} gives {len(b)} numbers, Troupe {len(a)}")
-            return
-        parts = split(a, b, images)
-        far = max(difference(*part) for part in parts)
+            raise Missing(f"it gives {len(b)} numbers, Troupe {len(a)}")
+        far = max(difference(*part) for part in split(a, b, images))
         if not far <= AGREE:
-            self.notes.append(f"{title}: {contestant} DIFFERS from Troupe by {far:.2g}")
+            raise Missing(f"it DIFFERS from Troupe by {far:.2g}")
 
     def measure(self, what, network, batch):
         """{contestant: seconds an image, of each round}."""
@@ -92,12 +90,12 @@ class Contest:
                 print(f"{title}: round {number + 1}, {contestant}", file=sys.stderr)
                 try:
                     row, = json_rows(program(what, network, batch)).values()
+                    if number == 0 and contestant != TROUPE:
+                        self.check(contestant, batch)
                 except Missing as reason:
                     self.notes.append(f"{title}: {contestant} is left out: {reason}")
                     del contestants[contestant]
                     continue
-                if number == 0 and contestant != TROUPE:
-                    self.compare(title, contestant, batch)
                 results.setdefault(contestant, []).append(row[0])
                 if contestant == TROUPE:
                     results.setdefault(SHARE, []).append(row[2] / row[0] / self.peak())

@@ -233,7 +233,7 @@ Status FrameDecoder::finish_head() {
   head_ = decode_head(head_bytes_);
   get(head_bytes_, kHeaderChecksumAt, header_checksum_);
   const bool bare = head_.type == kBareAck;
-  if (!bare && head_.type >= std::variant_size_v<schemas::Message>) {
+  if (!bare && head_.type >= schemas::kMessageTypes) {
     return base::error(Errc::data_loss, "[frame] has the unknown type {}", head_.type);
   }
   const std::size_t header_max =

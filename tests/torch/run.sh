@@ -44,23 +44,24 @@ network() {
   rm "$work"/inputs.* "$work"/results.*
 }
 export PYTHONPATH=$PYTHONPATH:$source/bench/peers
-for name in mlp lenet; do network "$name" 0 1 f64; done
+# f64 of batch 2 at the smallest image that a network takes
+for name in mlp lenet resnet{20,56,110} wide-resnet10-{2,4} wide-resnet16-4; do network "$name" 0 1 f64; done
+network wide-resnet28-10 16 1 f64
 network alexnet 63 1 f64
 network overfeat 71 1 f64
 for name in vgg-a vgg16 vgg19 googlenet; do network "$name" 32 1 f64; done
-for name in inception-bn resnet{18,34,50,101,152,200} resnet{50,101,152}-v1.5 resnet{18,34,50,101,152,200}-v2 \
-  mobilenet-v2; do
-  network "$name" 64 1 f64
-done
-for name in resnet20 resnet56 resnet110 wide-resnet10-{2,4} wide-resnet16-4; do network "$name" 0 1 f64; done
-network wide-resnet28-10 16 1 f64
+deep=(resnet{18,34,101,152,200} resnet{50,101,152}-v1.5 resnet{18,34,50,101,152,200}-v2)
+for name in "${deep[@]}" inception-bn resnet50 mobilenet-v2; do network "$name" 64 1 f64; done
 # tiny-bn is compared above.
 "$build/bin/troupe" model list --json | "$python" -c '
 import json, sys
 compared = set(open(sys.argv[1]).read().split()) | {"tiny-bn"}
 left = {model["name"] for model in json.load(sys.stdin)["models"]} - compared
 sys.exit(f"not compared with PyTorch: {sorted(left)}" if left else 0)' "$work/compared"
-for name in alexnet overfeat vgg-a; do network "$name" 0 1 f32 winograd; done
+# f32 at full size, of as many draws as it takes for the mean of few units to say something
+for name in mlp lenet alexnet overfeat vgg-a vgg16 vgg19; do network "$name" 0 1 f32 winograd; done
+for name in resnet{20,56,110} wide-resnet{10-2,10-4,16-4,28-10}; do network "$name" 0 2 f32 winograd; done
+for name in "${deep[@]}"; do network "$name" 0 2 f32 winograd; done
 for name in googlenet inception-bn resnet50 mobilenet-v2; do network "$name" 0 8 f32 winograd; done
 
 theirs=$("$python" "$source/tests/torch/accuracy.py")
