@@ -25,7 +25,7 @@ build() {
   cmake --build --preset "$preset" -j "$jobs" --target "$@"
 }
 
-sanitized=(schemas_test trust_test data_test link_test http_test control_test)
+sanitized=(schemas_test storage_test ndarray_test trust_test data_test link_test http_test control_test)
 below_actors=(base_test schemas_test monitoring_test http_test gpu_test storage_test engine_test ops_test ndarray_test symbol_test
   data_test link_test control_test store_test train_test)
 

@@ -32,9 +32,9 @@ if(TROUPE_SANITIZE STREQUAL "address")
     list(APPEND TROUPE_SANITIZERS -Wno-maybe-uninitialized)
   endif()
   if(TROUPE_SANITIZE_FOLDERS)  # add_module() hands them to these
-    # UBSan's checks of every pointer are a third of the time to compile. A bad one is still met
-    # where memory is touched.
-    list(APPEND TROUPE_SANITIZERS -O1 -g1 -fno-sanitize=null,alignment,object-size,vptr)
+    # These checks of every pointer take long to compile. ASan meets a bad one where memory is
+    # touched.
+    list(APPEND TROUPE_SANITIZERS -O1 -g1 -fno-sanitize=null,object-size,vptr)
   else()
     target_compile_options(troupe_options INTERFACE ${TROUPE_SANITIZERS})
   endif()

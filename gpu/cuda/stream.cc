@@ -59,7 +59,7 @@ class EventPool {
   std::vector<cudaEvent_t> free_ TROUPE_GUARDED_BY(mutex_);
 };
 
-/// A recorded event, or the error of a stream that could not record one.
+/// A recorded event, the error of a stream that could not record one, or an event that has passed.
 class CudaEvent final : public base::Event {
  public:
   CudaEvent(std::shared_ptr<EventPool> pool, cudaEvent_t event)
@@ -84,7 +84,9 @@ class CudaEvent final : public base::Event {
   base::Result<std::int64_t> ns_since(const base::Event& earlier) const override {
     const auto& from = dynamic_cast<const CudaEvent&>(earlier);
     for (const CudaEvent* event : {&from, this}) {
-      if (event->event_ == nullptr) return event->failure_;
+      if (event->event_ != nullptr) continue;
+      TROUPE_TRY(event->failure_);
+      return Event::ns_since(earlier);  // none has a time
     }
     constexpr double kNsPerMs = 1e6;
     float ms = 0;
@@ -190,7 +192,11 @@ class CudaStream final : public base::GraphStream {
   std::shared_ptr<base::Event> record_of(const std::shared_ptr<EventPool>& pool) {
     if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);
     base::Result<cudaEvent_t> event = pool->take();
-    if (!event.ok()) return std::make_shared<CudaEvent>(event.status());
+    if (!event.ok()) {
+      // No room for an event now: whoever waits for it finds the work done, and its stream whole.
+      keep(status_of(cudaStreamSynchronize(stream_), device_, "cudaStreamSynchronize"));
+      return std::make_shared<CudaEvent>(broken_);
+    }
     auto recorded = std::make_shared<CudaEvent>(pool, *event);
     keep(status_of(cudaEventRecord(*event, stream_), device_, "cudaEventRecord"));
     if (!broken_.ok()) return std::make_shared<CudaEvent>(broken_);

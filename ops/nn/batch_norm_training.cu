@@ -93,10 +93,9 @@ struct NormMomentRows {
   template <int K>
   TROUPE_HOST_DEVICE Accumulator join_several(Accumulator total,
                                               const Accumulator (&loaded)[K]) const {
-    W sum = 0, squares = 0;
+    W mean = 0, squares = 0;
     TROUPE_UNROLL
-    for (int k = 0; k < K; ++k) sum += loaded[k].mean;
-    const W mean = sum / W{K};
+    for (int k = 0; k < K; ++k) mean += loaded[k].mean * (W{1} / W{K});  // finite where they are
     TROUPE_UNROLL
     for (int k = 0; k < K; ++k) {
       const W distance = loaded[k].mean - mean;
@@ -104,14 +103,17 @@ struct NormMomentRows {
     }
     return join(total, {mean, squares, W{K}});
   }
-  /// A variance that overflows is NaN: normalised data would be beta, as if all were well.
+  /// The output is of the statistics as V holds them, which is how the gradient reads them. A
+  /// variance that overflows is NaN: normalised data would be beta, as if all were well.
   TROUPE_HOST_DEVICE void store(std::int64_t channel, Accumulator total) const {
-    W variance = total.count == W{0} ? W{0} : total.squares / total.count;
+    const W mean = static_cast<W>(static_cast<V>(total.mean));
+    W variance = static_cast<W>(
+        static_cast<V>(total.count == W{0} ? W{0} : total.squares / total.count));
     if (variance == std::numeric_limits<W>::infinity()) {
       variance = std::numeric_limits<W>::quiet_NaN();
     }
-    vectors.store(channel, total.mean, variance);
-    out_mean.store(channel, total.mean);
+    vectors.store(channel, mean, variance);
+    out_mean.store(channel, mean);
     out_variance.store(channel, variance);
   }
 };

@@ -111,8 +111,9 @@ TEST_CASE("a graph runs at each launch what was written down, and not before", "
   REQUIRE(stream->begin_graph().ok());
   if (auto block = allocate(kFirst, kBytes); block.ok()) release(kFirst, *block);
   static_cast<void>(stream->end_graph());
+  REQUIRE(fill(kFirst, from, std::byte{5}, kBytes).ok());
   REQUIRE(stream->copy(to, from, kBytes).ok());
-  CHECK(first_byte() == std::byte{4});
+  CHECK(first_byte() == std::byte{5});
   release(kFirst, to);
   release(kFirst, from);
   release_pinned(host);

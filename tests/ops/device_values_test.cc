@@ -17,8 +17,9 @@ using namespace testing;  // NOLINT: the test's own vocabulary
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-Tensor tensor_of(const Shape& shape, const std::vector<double>& values) {
-  Tensor tensor(DType::f32, shape);
+Tensor tensor_of(const Shape& shape, const std::vector<double>& values,
+                 DType dtype = DType::f32) {
+  Tensor tensor(dtype, shape);
   REQUIRE(std::size_t(tensor.elements()) == values.size());
   for (std::int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, values[std::size_t(i)]);
   return tensor;
@@ -127,8 +128,11 @@ TEST_CASE("batch_norm of one place, of equal data and of too large distances", "
   check(tensor_of({2, 2}, {kNan, 1, 1, 2}));
   // The mean of what is infinite is infinite, that of finite numbers is finite.
   for (const std::vector<double>& values : std::vector<std::vector<double>>{
-           {kInfinity, 3e38, 1, -3e38}, {1, 1, -kInfinity, 2}, {3e38, 3e38, 1, 3e38}}) {
-    const Tensor data = tensor_of({2, 2}, values);
+           {kInfinity, 3e38, 1, -3e38},
+           {1, 1, -kInfinity, 2},
+           {3e38, 3e38, 1, 3e38},
+           std::vector<double>(70, 1e38)}) {  // so many that a thread takes several at once
+    const Tensor data = tensor_of({std::int64_t(values.size()) / 2, 2}, values);
     const auto inputs = {data, vector(2), vector(1), vector(0), vector(1)};
     const auto expected = evaluate(table, "batch_norm", inputs, {});
     const auto outputs = on_device(table, "batch_norm", inputs, {});
@@ -138,6 +142,19 @@ TEST_CASE("batch_norm of one place, of equal data and of too large distances", "
       CHECK((mean == right || std::abs(mean - right) <= 1e-5 * std::abs(right)));
     }
   }
+}
+
+TEST_CASE("batch_norm normalises with the statistics its gradient reads", "[device_values]") {
+  const OpTable table = OpTable::build();
+  const auto check = [&table](DType dtype, const std::vector<double>& values) {
+    INFO(base::dtype_name(dtype));
+    const auto vector = [dtype](double value) { return tensor_of({2}, {value, value}, dtype); };
+    check_alike(table, "batch_norm",
+                {tensor_of({4, 2}, values, dtype), vector(2), vector(1), vector(0), vector(1)});
+  };
+  // A mean of 100.25, which bf16 keeps as 100, and a variance that is infinite in f16.
+  check(DType::bf16, {100, 100, 100.5, 100.5, 100.5, 100.5, 100, 100});
+  check(DType::f16, {300, 1, -300, 2, 300, 3, -300, 4});
 }
 
 }  // namespace
