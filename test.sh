@@ -40,6 +40,5 @@ if $all; then
 else
   build asan-quick "${sanitized[@]}"
   for binary in "${sanitized[@]}"; do "build/asan-quick/bin/$binary"; done
-  # Tests of whole processes wait more than they compute.
-  ctest --test-dir build/release --output-on-failure -j $((2 * jobs)) -LE "slow|gpu"
+  ctest --test-dir build/release --output-on-failure -j "$jobs" -LE "slow|gpu"
 fi
