@@ -8,8 +8,8 @@ networks.py [--networks NAME,...] [--what train,predict,memory,modes,recompute] 
 TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
 MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
 start from the same weights and batch (peers/convnets.py). A peer whose outputs or gradients differ
-is left out before any of its times counts, with a line. Training is measured at the largest batch only, and a second time with
-direct convolutions alone.
+is left out before any of its times counts, with a line. Training is measured at the largest batch
+only, and a second time with direct convolutions alone.
 """
 import argparse
 import array

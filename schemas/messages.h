@@ -554,9 +554,9 @@ class Message : public MessageVariant {
  public:
   Message();  ///< a GradientPush
   template <typename T>
-    requires(!std::is_base_of_v<MessageVariant, std::remove_cvref_t<T>> &&
-             std::is_constructible_v<MessageVariant, T>)
-  Message(T&& one)  // NOLINT(google-explicit-constructor): as a variant takes its alternatives
+  requires(!std::is_base_of_v<MessageVariant, std::remove_cvref_t<T>> &&
+           std::is_constructible_v<MessageVariant, T>)
+      Message(T&& one)  // NOLINT(google-explicit-constructor): as a variant takes its alternatives
       : MessageVariant(std::forward<T>(one)) {}
   Message(const Message& other);
   Message(Message&& other) noexcept;

@@ -103,17 +103,15 @@ struct NormMomentRows {
     }
     return join(total, {mean, squares, W{K}});
   }
-  /// The output is of the statistics as V holds them, which is how the gradient reads them. A
-  /// variance that overflows is NaN: normalised data would be beta, as if all were well.
+  /// A variance that V does not hold is NaN: normalised data would be beta, or gradients zero, as
+  /// if all were well.
   TROUPE_HOST_DEVICE void store(std::int64_t channel, Accumulator total) const {
-    const W mean = static_cast<W>(static_cast<V>(total.mean));
-    W variance = static_cast<W>(
-        static_cast<V>(total.count == W{0} ? W{0} : total.squares / total.count));
-    if (variance == std::numeric_limits<W>::infinity()) {
+    W variance = total.count == W{0} ? W{0} : total.squares / total.count;
+    if (static_cast<W>(static_cast<V>(variance)) == std::numeric_limits<W>::infinity()) {
       variance = std::numeric_limits<W>::quiet_NaN();
     }
-    vectors.store(channel, mean, variance);
-    out_mean.store(channel, mean);
+    vectors.store(channel, total.mean, variance);
+    out_mean.store(channel, total.mean);
     out_variance.store(channel, variance);
   }
 };
