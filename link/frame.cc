@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <variant>
 
 #include "base/hash.h"
 #include "schemas/codec.h"

@@ -3,10 +3,10 @@
 """The examples give one checkpoint hash, however 2 machines x 2 devices are run.
 
 Usage: same_bits_test.py TROUPE [unittest arguments]. Two files of examples/ on Fashion-MNIST, the
-first STEPS steps of small batches, without scoring: one process, the local store, any number of
-shards and prefetch threads, real processes on 2 + 2, 4 and 3 + 1 slots, stopped in the middle and
-resumed; one of them also with 16 bits on links. Then networks of many parameters in place of the
-second one's, a few steps: one process, the local store, 2 + 2 slots, stopped and resumed.
+first STEPS steps of small batches: one process, the local store, any number of shards and prefetch
+threads, real processes on 2 + 2, 4 and 3 + 1 slots, stopped in the middle and resumed; one of them
+also with 16 bits on links. Then networks of many parameters in place of the second one's, a few
+steps: one process, the local store, 2 + 2 slots, stopped and resumed.
 """
 import pathlib
 import tempfile
@@ -32,9 +32,9 @@ class SameBitsTest(unittest.TestCase):
         cls.temporary.cleanup()
 
     def settings(self, example, name):
-        return [f'data.train="{self.folder}/data/train.rec"', 'data.test=""', "data.batch=16",
-                "workers.devices=2", f"train.max_steps={STEPS}", 'checkpoint.every="10 steps"',
-                "checkpoint.keep=0",
+        return [f'data.train="{self.folder}/data/train.rec"',
+                f'data.test="{self.folder}/data/test.rec"', "data.batch=16", "workers.devices=2",
+                f"train.max_steps={STEPS}", 'checkpoint.every="10 steps"', "checkpoint.keep=0",
                 f'checkpoint.dir="{self.folder}/{example}-{name}"']
 
     def run_here(self, example, name, *settings, flags=()):

@@ -29,11 +29,11 @@ compare lenet f32 0.01 20 free
 network() {
   local name=$1 side=$2 draws=$3 how draw files
   shift 3
-  echo "$name" >>"$work/compared"
   for draw in $(seq "$draws"); do
     "$python" "$source/tests/torch/networks.py" inputs "$name" "$side" $((draw - 1)) "$work/inputs.$draw"
   done
   for how in "$@"; do
+    echo "$name $how" >>"$work/compared"
     files=()
     for draw in $(seq "$draws"); do
       "$build/bin/torch_networks" "$name" "$how" "$work/inputs.$draw" "$work/results.$draw"
@@ -52,17 +52,18 @@ network overfeat 71 1 f64
 for name in vgg-a vgg16 vgg19 googlenet; do network "$name" 32 1 f64; done
 deep=(resnet{18,34,101,152,200} resnet{50,101,152}-v1.5 resnet{18,34,50,101,152,200}-v2)
 for name in "${deep[@]}" inception-bn resnet50 mobilenet-v2; do network "$name" 64 1 f64; done
-# tiny-bn is compared above.
-"$build/bin/troupe" model list --json | "$python" -c '
-import json, sys
-compared = set(open(sys.argv[1]).read().split()) | {"tiny-bn"}
-left = {model["name"] for model in json.load(sys.stdin)["models"]} - compared
-sys.exit(f"not compared with PyTorch: {sorted(left)}" if left else 0)' "$work/compared"
 # f32 at full size, of as many draws as it takes for the mean of few units to say something
 for name in mlp lenet alexnet overfeat vgg-a vgg16 vgg19; do network "$name" 0 1 f32 winograd; done
 for name in resnet{20,56,110} wide-resnet{10-2,10-4,16-4,28-10}; do network "$name" 0 2 f32 winograd; done
 for name in "${deep[@]}"; do network "$name" 0 2 f32 winograd; done
 for name in googlenet inception-bn resnet50 mobilenet-v2; do network "$name" 0 8 f32 winograd; done
+# tiny-bn is compared above.
+"$build/bin/troupe" model list --json | "$python" -c '
+import json, sys
+compared = {tuple(line.split()) for line in open(sys.argv[1])}
+names = {model["name"] for model in json.load(sys.stdin)["models"]} - {"tiny-bn"}
+left = {(name, how) for name in names for how in ("f64", "f32", "winograd")} - compared
+sys.exit(f"not compared with PyTorch: {sorted(left)}" if left else 0)' "$work/compared"
 
 theirs=$("$python" "$source/tests/torch/accuracy.py")
 "$build/bin/troupe" data pack fashion-mnist --out "$work/fashion"
