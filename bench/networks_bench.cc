@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// A built-in network's forward and backward pass, or its prediction, on one batch in memory: what
-// peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch are a formula of
-// their names that all of them know; dropout is left out.
+// The forward and backward pass of a network (measured_network.h), or its prediction, on one batch
+// in memory: what peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch
+// are a formula of their names that all of them know.
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
 //                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
 //                  [--budget=MIB] [--trace=FILE] [--gpu] [--products=f32]
-//                  [--dense] [--no-graphs] [--tf32]
+//                  [--dense] [--no-graphs] [--tf32] [--steps=1]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
 // those of training with each way to recompute. `troupe trace` reads the file of --trace. --gpu: on
 // the first GPU. --products=bf16 or f16: what products are computed in. --dense: no layouts but
 // that. --no-graphs: a GPU is given operations one by one, not graphs of them, as while a trace is
-// taken. --tf32: its products of f32 may use tensor cores.
+// taken. --tf32: its products of f32 may use tensor cores. --steps: of a repetition, which waits
+// for the last alone.
 #include <algorithm>
 #include <fstream>
 #include <functional>
 
 #include <fmt/format.h>
 
+#include "bench/measured_network.h"
 #include "bench/network_values.h"
 #include "bench/report.h"
 #include "gpu/stream.h"
 #include "symbol/executor.h"
-#include "symbol/networks/networks.h"
 
 namespace troupe::bench {
 namespace {
 
 using ndarray::NDArray;
-using symbol::Symbol;
 
 /// A network bound on an engine of its own.
 class Bound {
@@ -39,23 +39,24 @@ class Bound {
       : stream_(make_stream(options.device)),
         engine_(engine::make_threaded_engine(with_stream(engine), clock_)),
         train_(options.train) {
-    const symbol::NetworkInfo* info = symbol::find_network(name);
-    const Symbol net = must(symbol::make_network(table_, name, {.dropout = 0.0}));
-    const base::Shape data{batch, info->sample[0], info->sample[1], info->sample[2]};
+    const auto [net, data, classes] = measured_network(table_, name, batch);
     symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}},
                                                                base::DType::f32, options.device));
-    for (const auto& [key, array] : bindings.arguments) fill(array, key, info->classes);
+    for (const auto& [key, array] : bindings.arguments) fill(array, key, classes);
     for (const std::string& key : net.list_parameters()) {
       if (train_) bindings.grad_req[key] = symbol::GradReq::write;
       if (key.ends_with("_weight")) weights_.push_back(key);
     }
-    for (const auto& [key, array] : bindings.auxiliary) fill(array, key, info->classes);
+    for (const auto& [key, array] : bindings.auxiliary) fill(array, key, classes);
     executor_ = must(symbol::Executor::bind(runtime_, net, std::move(bindings), options));
   }
 
-  void step() {
-    must(executor_->forward(train_));
-    if (train_) must(executor_->backward());
+  /// Steps one behind the other; waits for the last.
+  void run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      must(executor_->forward(train_));
+      if (train_) must(executor_->backward());
+    }
     must(engine_->wait_all());
   }
 
@@ -192,7 +193,7 @@ int run(int argc, char** argv) {
                  "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
                  "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
                  "[--budget=MIB] [--sub-batch=0] [--trace=FILE] [--gpu] [--products=f32|bf16|f16] "
-                 "[--dense] [--no-graphs] [--tf32]\n",
+                 "[--dense] [--no-graphs] [--tf32] [--steps=1]\n",
                  argv[0]);
     return 2;
   }
@@ -210,6 +211,7 @@ int run(int argc, char** argv) {
   }
   const int budget = option(argc, argv, "budget", 0);
   const int sub_batch = option(argc, argv, "sub-batch", 0);
+  const int steps = option(argc, argv, "steps", 1);
   const std::string trace(text_option(argc, argv, "trace"));
   const Bind bind = [&](bool train, symbol::ExecutorOptions options) {
     options.train = train;
@@ -233,11 +235,14 @@ int run(int argc, char** argv) {
   options.budget = static_cast<std::size_t>(budget) << 20;
   Bound bound = bind(what == "train", options);
   // What is timed is what is compared: a GPU is given graphs from the second step on.
-  for (int step = 0; step < (flag("--gpu") ? 3 : 1); ++step) bound.step();
+  bound.run(flag("--gpu") ? 3 : 1);
   bound.write(argv[3]);
   // The check: operations of an image, counted in direct form (a multiply-add counts as 2).
-  print_row(name + " " + what, measure(1, repetitions, batch, [&] { bound.step(); }),
+  const double items = static_cast<double>(batch) * steps;
+  print_row(name + " " + what, measure(1, repetitions, items, [&] { bound.run(steps); }),
             bound.multiply_adds() * 2 / batch);
+  constexpr double kMebi = 1048576.0;
+  print_row(name + " planned MiB", {static_cast<double>(bound.report().arena_bytes) / kMebi, 0.0});
   return 0;
 }
 

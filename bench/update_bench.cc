@@ -2,56 +2,32 @@
 // What it costs to write an optimizer by hand: `forward_backward(); w -= eta * g` for every
 // parameter, pushed call by call, beside the step whose updates are compiled to a program.
 //   bench_update NETWORK [--batch=32] [--threads=1] [--steps=5] [--repetitions=5]
-// NETWORK: a built-in one, or deep-mlp: 20 layers of 64 units, for which steps are mostly pushing.
+// NETWORK: a built-in one or deep-mlp (measured_network.h), whose steps are mostly pushing.
 // The check: the first weight's first number after the last step, minus what it was.
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
+#include "bench/measured_network.h"
 #include "bench/network_values.h"
 #include "bench/report.h"
 #include "engine/program.h"
 #include "ndarray/invoke.h"
 #include "ndarray/run_kernel.h"
 #include "symbol/executor.h"
-#include "symbol/networks/networks.h"
-#include "symbol/symbol.h"
 
 namespace troupe::bench {
 namespace {
 
 using ndarray::NDArray;
-using symbol::Symbol;
 
 constexpr double kEta = 1e-4;
-constexpr int kLayers = 20, kUnits = 64;
-
-Symbol deep_mlp(const ops::OpTable& table) {
-  symbol::Composer c(table);
-  Symbol net = c.variable("data");
-  for (int i = 1; i <= kLayers; ++i) {
-    net = c.call("fully_connected", fmt::format("fc{}", i), {net},
-                 {{"num_hidden", std::to_string(kUnits)}});
-    net = c.call("activation", fmt::format("relu{}", i), {net}, {{"act_type", "relu"}});
-  }
-  return must(c.finish(c.call("softmax_output", "softmax", {net})));
-}
-
 /// A network in training, and its updates in both ways.
 class Trained {
  public:
   Trained(const std::string& name, std::int64_t batch, int threads)
       : engine_(engine::make_threaded_engine({.threads = threads}, clock_)) {
-    const bool deep = name == "deep-mlp";
-    const symbol::NetworkInfo* info = deep ? nullptr : symbol::find_network(name);
-    const Symbol net = deep ? deep_mlp(table_) : must(symbol::make_network(table_, name));
-    base::Shape data{batch, kUnits};
-    const std::int64_t classes = deep ? kUnits : info->classes;
-    if (info != nullptr) {
-      data = base::Shape{batch, info->sample[0], info->sample[1], info->sample[2]};
-    }
+    const auto [net, data, classes] = measured_network(table_, name, batch);
     symbol::Bindings bindings = must(symbol::allocate_bindings(runtime_, net, {{"data", data}}));
     for (const auto& [key, array] : bindings.arguments) fill(array, key, classes);
     for (const auto& [key, array] : bindings.auxiliary) fill(array, key, classes);

@@ -12,7 +12,7 @@ import zlib
 
 EPS = 1e-5
 # Others have SMALL_IMAGE or PHOTOGRAPH.
-IMAGES = {"mlp": (1, 28, 28), "lenet": (1, 28, 28), "overfeat": (3, 231, 231)}
+IMAGES = {"deep-mlp": (64,), "mlp": (1, 28, 28), "lenet": (1, 28, 28), "overfeat": (3, 231, 231)}
 SMALL_IMAGE, PHOTOGRAPH = (3, 32, 32), (3, 224, 224)
 # Residual networks for small images: units of a stage, widening, form.
 SMALL_RESNETS = {"resnet20": (3, 1, "v1"), "resnet56": (9, 1, "v1"), "resnet110": (18, 1, "v1"),
@@ -25,6 +25,8 @@ def image_of(name):
 
 
 def classes_of(name):
+    if name == "deep-mlp":
+        return 64
     return 10 if name in ("mlp", "lenet") or name in SMALL_RESNETS else 1000
 
 
@@ -217,6 +219,11 @@ UNITS = {"18": (2, 2, 2, 2), "34": (3, 4, 6, 3), "50": (3, 4, 6, 3), "101": (3, 
 
 
 def build(name, b):
+    if name == "deep-mlp":  # measured_network.h
+        x = b.data()
+        for i in range(1, 21):
+            x = b.relu(f"relu{i}", b.dense(f"fc{i}", x, 64))
+        return x
     if name == "mlp":
         return plain(b, "FC128 FC64 FC")
     if name == "lenet":

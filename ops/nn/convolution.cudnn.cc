@@ -65,9 +65,12 @@ class CudnnConvolution final : public Kernel {
       }
     }
     const Places places = places_of(pass_);
-    TROUPE_TRY(plan_->run(context, at(context, places.data).data, at(context, places.weight).data,
-                          at(context, places.output).data, context.scratch.data()));
-    if (!biased_ && !epilogue_.relu) return {};
+    TROUPE_TRY(plan_->run(context, {.data = at(context, places.data).data,
+                                    .weight = at(context, places.weight).data,
+                                    .output = at(context, places.output).data,
+                                    .bias = fused_ && biased_ ? context.inputs[2].data : nullptr,
+                                    .workspace = context.scratch.data()}));
+    if (fused_ || (!biased_ && !epilogue_.relu)) return {};
     if (pass_ == Pass::weight) {
       return sum_output_gradient(call_, context, context.scratch.data() + workspace_bytes_);
     }
@@ -104,16 +107,30 @@ class CudnnConvolution final : public Kernel {
     }
     c.adds = adds || epilogue_.sum;
     c.tf32 = call_.tf32;
-    TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device));
+    if (pass_ == Pass::output && !c.adds && (biased_ || epilogue_.relu)) fuse(c);
+    if (!fused_) {
+      TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device));
+    }
     workspace_bytes_ = scratch_piece(static_cast<std::int64_t>(plan_->workspace_bytes()));
     if (pass_ == Pass::weight && biased_) sum_bytes_ = output_gradient_sum_bytes(call_);
     return {};
+  }
+
+  /// Plans bias and relu with the convolution, where an engine takes all of them.
+  void fuse(cudnn::Convolution c) {
+    if (biased_) c.bias = call_.inputs[2].dtype;
+    c.relu = epilogue_.relu;
+    auto plan = cudnn::Plan::make(c, call_.device);
+    if (!plan.ok()) return;
+    plan_ = std::move(plan).value();
+    fused_ = true;
   }
 
   OpCall call_;
   Pass pass_;
   Epilogue epilogue_;
   bool biased_ = false;
+  bool fused_ = false;  // the plan adds the bias and takes relu, too
   std::optional<cudnn::Plan> plan_;
   std::size_t workspace_bytes_ = 0, sum_bytes_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's backend descriptors: a graph of one operation, the heuristics' engines in their order,
-// the first execution plan that can be made.
+// cuDNN's backend descriptors: a graph of a convolution and what follows it, the heuristics'
+// engines in their order, the first execution plan that can be made.
 #include "ops/support/cudnn.h"
 
 #include <cudnn_graph.h>
@@ -146,7 +146,8 @@ class Descriptor {
   Status status_;
 };
 
-constexpr std::int64_t kDataId = 1, kWeightId = 2, kOutputId = 3;
+constexpr std::int64_t kDataId = 1, kWeightId = 2, kOutputId = 3, kBiasId = 4;
+constexpr std::int64_t kInnerId = 5;  // and the next: what lies between operations
 
 Result<cudnnDataType_t> type_of(DType dtype) {
   if (dtype == DType::f32) return CUDNN_DATA_FLOAT;
@@ -155,34 +156,53 @@ Result<cudnnDataType_t> type_of(DType dtype) {
   return base::error(Errc::unimplemented, "cuDNN is not asked for {}", base::dtype_name(dtype));
 }
 
-Status describe_tensor(Descriptor& d, const TensorDesc& tensor, std::int64_t id) {
-  TROUPE_TRY_ASSIGN(const cudnnDataType_t type, type_of(tensor.dtype));
-  std::array<std::int64_t, 4> extents{}, strides{};
-  for (std::size_t axis = 0; axis < 4; ++axis) extents[axis] = tensor.shape[static_cast<int>(axis)];
+using Extents = std::array<std::int64_t, 4>;
+
+/// Of dense tensors or channels last.
+Extents strides_of(const Extents& extents, bool channels_last) {
   constexpr std::array<std::size_t, 4> kDense = {0, 1, 2, 3}, kLast = {0, 2, 3, 1};
-  const auto& order = is_channels_last(tensor) ? kLast : kDense;
+  Extents strides{};
   std::int64_t stride = 1;
   for (std::size_t k = 4; k-- > 0;) {
-    strides[order[k]] = stride;
-    stride *= extents[order[k]];
+    const std::size_t axis = channels_last ? kLast[k] : kDense[k];
+    strides[axis] = stride;
+    stride *= extents[axis];
   }
+  return strides;
+}
+
+Extents extents_of(const TensorDesc& tensor) {
+  Extents extents{};
+  for (std::size_t axis = 0; axis < 4; ++axis) extents[axis] = tensor.shape[static_cast<int>(axis)];
+  return extents;
+}
+
+/// `inner`: it lies between two operations, and never in memory.
+Status describe_tensor(Descriptor& d, DType dtype, const Extents& extents, bool channels_last,
+                       std::int64_t id, bool inner = false) {
+  TROUPE_TRY_ASSIGN(const cudnnDataType_t type, type_of(dtype));
+  const Extents strides = strides_of(extents, channels_last);
   return d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::span<const std::int64_t>(extents))
       .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::span<const std::int64_t>(strides))
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id)
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kWideLoadBytes)
+      .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, inner)
       .finalize();
+}
+Status describe_tensor(Descriptor& d, const TensorDesc& tensor, std::int64_t id) {
+  return describe_tensor(d, tensor.dtype, extents_of(tensor), is_channels_last(tensor), id);
 }
 
 Status describe_window(Descriptor& d, const Convolution& c) {
-  using Extents = std::span<const std::int64_t>;
+  using Numbers = std::span<const std::int64_t>;
   return d.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2})
       .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION)
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, Extents(c.before))
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, Extents(c.behind))
-      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, Extents(c.dilation))
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, Extents(c.stride))
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, Numbers(c.before))
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, Numbers(c.behind))
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, Numbers(c.dilation))
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, Numbers(c.stride))
       .finalize();
 }
 
@@ -322,32 +342,113 @@ Result<std::shared_ptr<void>> search(const Library& lib, cudnnHandle_t handle, c
   return std::shared_ptr<void>();
 }
 
+/// A convolution and what follows it, as cuDNN's graph.
+class Graph {
+ public:
+  explicit Graph(const Library& lib) : lib_(&lib) {}
+
+  Result<const Descriptor*> build(cudnnHandle_t handle, const Convolution& c) {
+    Descriptor& data = add(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    Descriptor& weight = add(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    Descriptor& output = add(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    TROUPE_TRY(describe_tensor(data, c.data, kDataId));
+    TROUPE_TRY(describe_tensor(weight, c.weight, kWeightId));
+    TROUPE_TRY(describe_tensor(output, c.output, kOutputId));
+    Descriptor* sum = &output;  // where the convolution writes
+    if (c.bias || c.relu) {
+      TROUPE_TRY_ASSIGN(sum, inner(c, kInnerId));
+    }
+    TROUPE_TRY(convolve(c, data, weight, *sum));
+    if (c.bias) {
+      Descriptor* biased = &output;
+      if (c.relu) {
+        TROUPE_TRY_ASSIGN(biased, inner(c, kInnerId + 1));
+      }
+      TROUPE_TRY(add_bias(c, *sum, *biased));
+      sum = biased;
+    }
+    if (c.relu) {
+      TROUPE_TRY(add_relu(*sum, output));
+    }
+    Descriptor& graph = add(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    TROUPE_TRY(graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle)
+                   .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                        std::span<const cudnnBackendDescriptor_t>(operations_))
+                   .finalize());
+    return &graph;
+  }
+
+ private:
+  Descriptor& add(cudnnBackendDescriptorType_t type) {
+    parts_.push_back(std::make_unique<Descriptor>(*lib_, type));
+    return *parts_.back();
+  }
+  /// Between two operations, in f32, where the output's elements are.
+  Result<Descriptor*> inner(const Convolution& c, std::int64_t id) {
+    Descriptor& d = add(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    TROUPE_TRY(
+        describe_tensor(d, DType::f32, extents_of(c.output), is_channels_last(c.output), id, true));
+    return &d;
+  }
+  Status convolve(const Convolution& c, Descriptor& data, Descriptor& weight, Descriptor& sum) {
+    Descriptor& window = add(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    TROUPE_TRY(describe_window(window, c));
+    const Names names = names_of(c.pass);
+    Descriptor& operation = add(names.type);
+    operations_.push_back(operation.get());
+    return operation.set(names.window, window)
+        .set(names.data, data)
+        .set(names.weight, weight)
+        .set(names.output, sum)
+        .set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F)
+        .set(names.beta, CUDNN_TYPE_FLOAT, c.adds ? 1.0F : 0.0F)
+        .finalize();
+  }
+  Status add_bias(const Convolution& c, Descriptor& sum, Descriptor& output) {
+    Descriptor& bias = add(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    TROUPE_TRY(describe_tensor(bias, *c.bias, {1, c.output.shape[1], 1, 1},
+                               is_channels_last(c.output), kBiasId));
+    Descriptor& addition = add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    TROUPE_TRY(
+        addition.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
+            .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+            .finalize());
+    Descriptor& operation = add(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operations_.push_back(operation.get());
+    return operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, addition)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, output)
+        .finalize();
+  }
+  Status add_relu(Descriptor& sum, Descriptor& output) {
+    Descriptor& relu = add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    TROUPE_TRY(
+        relu.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_RELU_FWD)
+            .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
+            .set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION,
+                 CUDNN_PROPAGATE_NAN)
+            .finalize());
+    Descriptor& operation = add(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    operations_.push_back(operation.get());
+    return operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, relu)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, output)
+        .finalize();
+  }
+
+  const Library* lib_;
+  std::vector<std::unique_ptr<Descriptor>> parts_;
+  std::vector<cudnnBackendDescriptor_t> operations_;
+};
+
 /// Plans with a handle of its own, which no lane uses.
 Result<std::shared_ptr<void>> plan_with(const Library& lib, cudnnHandle_t handle,
                                         const Convolution& c, std::size_t& workspace) {
-  Descriptor data(lib, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  Descriptor weight(lib, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  Descriptor output(lib, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  Descriptor window(lib, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  TROUPE_TRY(describe_tensor(data, c.data, kDataId));
-  TROUPE_TRY(describe_tensor(weight, c.weight, kWeightId));
-  TROUPE_TRY(describe_tensor(output, c.output, kOutputId));
-  TROUPE_TRY(describe_window(window, c));
-  const Names names = names_of(c.pass);
-  Descriptor operation(lib, names.type);
-  TROUPE_TRY(operation.set(names.window, window)
-                 .set(names.data, data)
-                 .set(names.weight, weight)
-                 .set(names.output, output)
-                 .set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F)
-                 .set(names.beta, CUDNN_TYPE_FLOAT, c.adds ? 1.0F : 0.0F)
-                 .finalize());
-  Descriptor graph(lib, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  TROUPE_TRY(graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle)
-                 .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation)
-                 .finalize());
+  Graph parts(lib);
+  TROUPE_TRY_ASSIGN(const Descriptor* const graph, parts.build(handle, c));
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    auto plan = search(lib, handle, c, graph, mode, workspace);
+    auto plan = search(lib, handle, c, *graph, mode, workspace);
     if (plan.ok() && *plan != nullptr) return plan;
   }
   return base::error(Errc::unimplemented, "cuDNN has no engine that gives the same bits each time");
@@ -377,8 +478,7 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device) {
   return plan;
 }
 
-Status Plan::run(const KernelContext& context, void* data, void* weight, void* output,
-                 std::byte* workspace) const {
+Status Plan::run(const KernelContext& context, const Pointers& at) const {
   const Library& lib = *library();
   TROUPE_TRY_ASSIGN(cudnnHandle_t const handle, context.slot<Handle>().get());
   cudnnStatus_t status =
@@ -386,16 +486,18 @@ Status Plan::run(const KernelContext& context, void* data, void* weight, void* o
   if (status != CUDNN_STATUS_SUCCESS) {
     return failure(lib, Errc::internal, "cudnnSetStream", status);
   }
-  const std::array<std::int64_t, 3> ids = {kDataId, kWeightId, kOutputId};
-  const std::array<void*, 3> pointers = {data, weight, output};
-  TROUPE_TRY(check_wide_loads("cuDNN", std::array<const void*, 3>{data, weight, output}));
+  constexpr std::array<std::int64_t, 4> kIds = {kDataId, kWeightId, kOutputId, kBiasId};
+  const std::array<void*, 4> all = {at.data, at.weight, at.output, at.bias};
+  TROUPE_TRY(check_wide_loads("cuDNN",
+                              std::array<const void*, 4>{at.data, at.weight, at.output, at.bias}));
+  const std::size_t used = at.bias == nullptr ? 3 : 4;
+  const auto ids = std::span(kIds).first(used);
+  const auto pointers = std::span<void* const>(all).first(used);
   Descriptor pack(lib, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  TROUPE_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                      std::span<const std::int64_t>(ids))
-                 .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                      std::span<void* const>(pointers))
+  TROUPE_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
+                 .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers)
                  .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                      static_cast<void*>(workspace))
+                      static_cast<void*>(at.workspace))
                  .finalize());
   status = lib.execute(handle, static_cast<cudnnBackendDescriptor_t>(plan_.get()), pack.get());
   if (status == CUDNN_STATUS_SUCCESS) return {};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "ops/kernel.h"
 
@@ -20,8 +21,10 @@ struct Convolution {
   Pass pass = Pass::output;
   TensorDesc data, weight, output;  ///< with their layouts: dense, or channels last
   std::array<std::int64_t, 2> stride{}, dilation{}, before{}, behind{};  ///< of height, width
-  bool adds = false;  ///< the result is added to what its tensor holds
-  bool tf32 = false;  ///< f32: tensor cores may take factors that are rounded to TF32
+  std::optional<base::DType> bias;  ///< of the output's pass: one number for each channel, added
+  bool relu = false;                ///< of the output's pass: behind the bias
+  bool adds = false;                ///< the result is added to what its tensor holds
+  bool tf32 = false;                ///< f32: tensor cores may take factors that are rounded to TF32
 };
 
 /// A convolution with the engine that cuDNN's heuristics like best among those that give the same
@@ -34,9 +37,14 @@ class Plan {
   static base::Result<Plan> make(const Convolution& convolution, base::Device device);
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Issues it on the context's stream; `workspace` has workspace_bytes().
-  base::Status run(const KernelContext& context, void* data, void* weight, void* output,
-                   std::byte* workspace) const;
+  /// Where a run's tensors lie.
+  struct Pointers {
+    void *data, *weight, *output;
+    void* bias;            ///< null: the convolution has none
+    std::byte* workspace;  ///< of workspace_bytes()
+  };
+  /// Issues it on the context's stream.
+  base::Status run(const KernelContext& context, const Pointers& at) const;
 
  private:
   Plan() = default;

@@ -27,8 +27,10 @@ using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
 base::Status launch_error(const base::Stream& stream, const char* reason);
 
 #if defined(__CUDACC__)
+// Constants of the grid stay where the launch puts them: without the word, a struct with an array
+// that is read at a running index is copied to local memory by every thread.
 template <typename F>
-__global__ void call_for_indices(std::int64_t count, F f) {
+__global__ void call_for_indices(std::int64_t count, const __grid_constant__ F f) {
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t i = std::int64_t{blockDim.x} * blockIdx.x + threadIdx.x; i < count; i += step) {
     f(i);
@@ -37,7 +39,9 @@ __global__ void call_for_indices(std::int64_t count, F f) {
 #endif
 
 /// f(i) for all i in [0, count), in any order: issued on the context's stream, or, where it has no
-/// device's, done on return. F is a plain struct whose operator() is TROUPE_HOST_DEVICE.
+/// device's, done on return. F is a plain struct whose operator() is TROUPE_HOST_DEVICE. Beside
+/// files
+/// *.cu, only with an F of its own: what both instantiate, the linker takes from either.
 template <typename F>
 base::Status for_each_index(const KernelContext& context, std::int64_t count, const F& f) {
   if (count == 0) return {};

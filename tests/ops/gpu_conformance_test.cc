@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel for GPUs on the first GPU, by the operators' samples, against the f64 reference of
 // the host. Not run where there is none.
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -171,6 +172,43 @@ TEST_CASE("on a GPU channels may be last", "[gpu][device]") {
     INFO(name);
     CHECK(libraries.contains(name));
   }
+}
+
+TEST_CASE("on a GPU NaN stays NaN behind a convolution's bias and relu", "[gpu][device]") {
+  if (without_gpu()) return;
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("convolution");
+  // Channels in which an engine may fuse all of them.
+  const Sample sample{.title = "bias and relu",
+                      .attributes = {{"kernel", "(3,3)"},
+                                     {"num_filter", "32"},
+                                     {"pad", "(1,1)"},
+                                     {"act_type", "relu"}},
+                      .inputs = {{2, 16, 8, 8}, {32, 16, 3, 3}, {32}}};
+  OnGpu on_gpu;
+  bool ran = false;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    INFO(base::dtype_name(dtype));
+    Case c = make_case(op, sample, dtype).value();
+    for (const bool broken : {false, true}) {
+      if (broken) c.inputs[0].set(c.inputs[0].elements() - 1, std::nan(""));
+      const Tensor expected = expected_outputs(op, sample, c).front();
+      for_each_channels_last(
+          op, c, [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+            on_gpu.run(kernel, inputs, outputs);
+            const Tensor output = unpacked(outputs.front());
+            if (!broken) CHECK(distance(output, expected) <= tolerance(dtype));
+            std::int64_t wrong = 0;
+            for (std::int64_t i = 0; i < output.elements(); ++i) {
+              wrong += std::isnan(output.at(i)) != std::isnan(expected.at(i)) ? 1 : 0;
+            }
+            INFO("kernel " << kernel.name());
+            CHECK(wrong == 0);
+            ran = ran || kernel.name() == "cudnn";
+          });
+    }
+  }
+  CHECK(ran);
 }
 
 TEST_CASE("on a GPU outputs can be added to, and lie where an input does", "[gpu][device]") {
