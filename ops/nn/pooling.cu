@@ -203,6 +203,42 @@ struct PoolingMaxGradientAt {
   TROUPE_HOST_DEVICE void pack(std::int64_t i) const { elements<DevicePack<T>::kSize>(i); }
 };
 
+/// The same where windows lie side by side (windows_tile), for all elements of a window.
+template <typename T, typename Index>
+struct PoolingMaxTileAt {
+  PoolingPlanes v;
+  const T* gradient;
+  const Index* indices;
+  DeviceOutput<T> out;
+
+  template <int Size>
+  TROUPE_HOST_DEVICE void elements(std::int64_t window) const {
+    const PoolingPlace at = v.output.place(window);
+    const std::int64_t top = at.row * v.rows.kernel, left = at.column * v.columns.kernel;
+    const auto share = PoolingPack<T, Size>::load(gradient, window);
+    const auto where = *reinterpret_cast<const PoolingTaps<Index, Size>*>(indices + window);
+    std::int64_t tap = 0;
+    for (std::int64_t row = top; row < top + v.rows.kernel; ++row) {
+      for (std::int64_t column = left; column < left + v.columns.kernel; ++column, ++tap) {
+        PoolingPack<T, Size> values;
+        TROUPE_UNROLL
+        for (int k = 0; k < Size; ++k) {
+          values.values[k] = where.values[k] == tap ? share.values[k] : Wide<T>{0};
+        }
+        values.store(out, v.input.offset(at, row, column));
+      }
+    }
+  }
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { elements<1>(i); }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const { elements<DevicePack<T>::kSize>(i); }
+};
+
+/// True when each element of an axis is in one window.
+bool windows_tile(const DeviceWindow& w) {
+  const bool side_by_side = w.stride.divisor() == w.kernel || w.output == 1;
+  return side_by_side && w.pad == 0 && w.output * w.kernel == w.input;
+}
+
 /// This element's share in the gradient of each window.
 template <typename T>
 struct PoolingMeanGradientAt {
@@ -237,14 +273,14 @@ PoolingPlanes pooling_planes(const Pooling& v, const TensorDesc& output) {
           {Divider(v.output[0]), Divider(v.output[1]), channels}};
 }
 
-/// f for all elements of output 0; by packs, where channels are neighbours and packs may lie at all
-/// `places` (null: none is read there).
+/// f for all `count` elements of one tensor; by packs, where channels are neighbours and packs may
+/// lie at all `places` (null: none is read there).
 template <typename T, typename F, typename... P>
-base::Status walk_pooling(const KernelContext& context, const PoolingPlanes& planes, const F& f,
-                          const P*... places) {
+base::Status walk_pooling(const KernelContext& context, std::int64_t count,
+                          const PoolingPlanes& planes, const F& f, const P*... places) {
   constexpr int kSize = DevicePack<T>::kSize;
   const bool packs = planes.input.channels.divisor() % kSize == 0 && (packs_align(places) && ...);
-  return for_each_pack<T>(context, context.outputs[0].elements(), packs, f);
+  return for_each_pack<T>(context, count, packs, f);
 }
 
 template <typename T>
@@ -253,13 +289,15 @@ base::Status run_pooling(const OpCall& call, const KernelContext& context, T) {
   const PoolingPlanes planes = pooling_planes(v, call.outputs[0]);
   const T* data = context.inputs[0].as<T>();
   const auto out = device_output<T>(call, context, 0);
+  const std::int64_t count = context.outputs[0].elements();
   if (!v.max) {
-    return walk_pooling<T>(context, planes, PoolingMeanAt<T>{planes, v.count_pad, data, out}, data,
-                           out.data);
+    return walk_pooling<T>(context, count, planes, PoolingMeanAt<T>{planes, v.count_pad, data, out},
+                           data, out.data);
   }
   const auto run_max = [&]<typename Index>(Index* indices) {
-    return walk_pooling<T>(context, planes, PoolingMaxAt<T, Index>{planes, data, out, indices},
-                           data, out.data, indices);
+    return walk_pooling<T>(context, count, planes,
+                           PoolingMaxAt<T, Index>{planes, data, out, indices}, data, out.data,
+                           indices);
   };
   if (context.outputs.size() < 2) return run_max(static_cast<std::uint8_t*>(nullptr));
   const base::TensorView& indices = context.outputs[1];
@@ -273,13 +311,19 @@ base::Status run_pooling_gradient(const OpCall& call, const KernelContext& conte
   const PoolingPlanes planes = pooling_planes(v, call.outputs[0]);
   const T* gradient = context.inputs[0].as<T>();
   const auto out = device_output<T>(call, context, 0);
+  const std::int64_t count = context.outputs[0].elements();
   if (!v.max) {
-    return walk_pooling<T>(context, planes,
+    return walk_pooling<T>(context, count, planes,
                            PoolingMeanGradientAt<T>{planes, v.count_pad, gradient, out}, gradient,
                            out.data);
   }
   const auto run_max = [&]<typename Index>(const Index* indices) {
-    return walk_pooling<T>(context, planes,
+    if (windows_tile(planes.rows) && windows_tile(planes.columns)) {
+      return walk_pooling<T>(context, context.inputs[0].elements(), planes,
+                             PoolingMaxTileAt<T, Index>{planes, gradient, indices, out}, gradient,
+                             out.data, indices);
+    }
+    return walk_pooling<T>(context, count, planes,
                            PoolingMaxGradientAt<T, Index>{planes, gradient, indices, out}, gradient,
                            out.data, indices);
   };
