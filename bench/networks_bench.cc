@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward and backward pass of a network (measured_network.h), or its prediction, on one batch
 // in memory: what peers/torch_convnets.py and peers/mxnet_convnets.py time too. Weights and batch
-// are a formula of their names that all of them know.
+// are a formula of their names that all of them know; dropout is left out.
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
 //                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
 //                  [--budget=MIB] [--trace=FILE] [--gpu] [--products=f32]

@@ -22,6 +22,7 @@ namespace {
 using ndarray::NDArray;
 
 constexpr double kEta = 1e-4;
+
 /// A network in training, and its updates in both ways.
 class Trained {
  public:

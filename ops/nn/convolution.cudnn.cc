@@ -2,6 +2,7 @@
 // convolution and its gradients by cuDNN, channels last where layouts are free.
 #include "ops/nn/convolution.h"
 
+#include <array>
 #include <optional>
 
 #include "ops/nn/device_epilogue.h"
@@ -9,6 +10,7 @@
 #include "ops/support/channels_last.h"
 #include "ops/support/cudnn.h"
 #include "ops/support/scratch_views.h"
+#include "ops/support/wide_loads.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
@@ -52,7 +54,7 @@ class CudnnConvolution final : public Kernel {
   std::string name() const override { return "cudnn"; }
   std::vector<base::Layout> input_layouts() const override { return layouts(call_.inputs); }
   std::vector<base::Layout> output_layouts() const override { return layouts(call_.outputs); }
-  std::size_t scratch_bytes() const override { return workspace_bytes_ + sum_bytes_; }
+  std::size_t scratch_bytes() const override { return workspace_bytes_ + more_bytes_; }
 
   Status run(const KernelContext& context) const override {
     if (epilogue_.sum) {  // the plan adds to what the output holds
@@ -65,10 +67,14 @@ class CudnnConvolution final : public Kernel {
       }
     }
     const Places places = places_of(pass_);
+    void* bias = nullptr;
+    if (fused_ && biased_) {
+      TROUPE_TRY_ASSIGN(bias, aligned_bias(context));
+    }
     TROUPE_TRY(plan_->run(context, {.data = at(context, places.data).data,
                                     .weight = at(context, places.weight).data,
                                     .output = at(context, places.output).data,
-                                    .bias = fused_ && biased_ ? context.inputs[2].data : nullptr,
+                                    .bias = bias,
                                     .workspace = context.scratch.data()}));
     if (fused_ || (!biased_ && !epilogue_.relu)) return {};
     if (pass_ == Pass::weight) {
@@ -112,18 +118,34 @@ class CudnnConvolution final : public Kernel {
       TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device));
     }
     workspace_bytes_ = scratch_piece(static_cast<std::int64_t>(plan_->workspace_bytes()));
-    if (pass_ == Pass::weight && biased_) sum_bytes_ = output_gradient_sum_bytes(call_);
+    if (pass_ == Pass::weight && biased_) more_bytes_ = output_gradient_sum_bytes(call_);
+    if (fused_ && biased_) {
+      const TensorDesc& bias = call_.inputs[2];
+      more_bytes_ = scratch_piece(bias.shape.elements() *
+                                  static_cast<std::int64_t>(base::dtype_size(bias.dtype)));
+    }
     return {};
   }
 
-  /// Plans bias and relu with the convolution, where an engine takes all of them.
+  /// Plans bias and relu with the convolution, where an engine takes all of them. In f32 without
+  /// TF32 none does.
   void fuse(cudnn::Convolution c) {
+    if (base::dtype_size(c.data.dtype) >= sizeof(float) && !c.tf32) return;
     if (biased_) c.bias = call_.inputs[2].dtype;
     c.relu = epilogue_.relu;
     auto plan = cudnn::Plan::make(c, call_.device);
     if (!plan.ok()) return;
     plan_ = std::move(plan).value();
     fused_ = true;
+  }
+  /// The bias where cuDNN takes it: a slice of an array may begin anywhere.
+  Result<void*> aligned_bias(const KernelContext& context) const {
+    const base::TensorView& bias = context.inputs[2];
+    if (check_wide_loads("cuDNN", std::array<const void*, 1>{bias.data}).ok()) return bias.data;
+    std::byte* const copy = context.scratch.data() + workspace_bytes_;
+    TROUPE_TRY(context.stream->copy(copy, static_cast<const std::byte*>(bias.data),
+                                    static_cast<std::size_t>(bias.bytes())));
+    return static_cast<void*>(copy);
   }
 
   OpCall call_;
@@ -132,7 +154,7 @@ class CudnnConvolution final : public Kernel {
   bool biased_ = false;
   bool fused_ = false;  // the plan adds the bias and takes relu, too
   std::optional<cudnn::Plan> plan_;
-  std::size_t workspace_bytes_ = 0, sum_bytes_ = 0;
+  std::size_t workspace_bytes_ = 0, more_bytes_ = 0;
 };
 
 KernelDef cudnn_kernel(Pass pass) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library's products on GPUs leave to our own kernels (convolution.cu): bias, relu, and the
-// gradient of a bias.
+// What a library's products on GPUs leave to our own kernels (convolution.cu): bias and relu where
+// no engine takes them with the product, and the gradient of a bias.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ struct Convolution {
 
 /// A convolution with the engine that cuDNN's heuristics like best among those that give the same
 /// bits every time, take no Winograd's form or Fourier transform and, for f32 without `tf32`, no
-/// tensor cores.
+/// tensor cores. With relu it is one that notes that NaN stays NaN.
 /// Immutable; any thread may run it.
 class Plan {
  public:

@@ -39,9 +39,8 @@ __global__ void call_for_indices(std::int64_t count, const __grid_constant__ F f
 #endif
 
 /// f(i) for all i in [0, count), in any order: issued on the context's stream, or, where it has no
-/// device's, done on return. F is a plain struct whose operator() is TROUPE_HOST_DEVICE. Beside
-/// files
-/// *.cu, only with an F of its own: what both instantiate, the linker takes from either.
+/// device's, done on return. F is a plain struct whose operator() is TROUPE_HOST_DEVICE. Sources
+/// other than *.cu call it only with an F that no *.cu uses: the linker keeps one of the two.
 template <typename F>
 base::Status for_each_index(const KernelContext& context, std::int64_t count, const F& f) {
   if (count == 0) return {};
