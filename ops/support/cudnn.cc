@@ -4,6 +4,7 @@
 #include "ops/support/cudnn.h"
 
 #include <cudnn_graph.h>
+#include <cudnn_version.h>
 
 #include <algorithm>
 #include <span>
@@ -278,7 +279,11 @@ Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor&
   if (!narrow && !c.tf32 && has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
   if (!narrow && has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;  // to 16 bits
   if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
+#if CUDNN_VERSION >= 90100
   if (c.relu && !has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)) return false;  // it may hide NaN
+#else
+  if (c.relu) return false;  // no engine notes that NaN stays NaN
+#endif
   std::int64_t index = -1;
   status = lib.get_attribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
                              &count, &index);
