@@ -78,6 +78,15 @@ class Bound {
   }
 
   const symbol::ExecutorReport& report() const { return executor_->report(); }
+  /// Of what is bound, and of the gradients.
+  double array_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto* arrays :
+         {&executor_->arguments(), &executor_->auxiliary(), &executor_->gradients()}) {
+      for (const auto& [key, array] : *arrays) bytes += array.bytes();
+    }
+    return static_cast<double>(bytes);
+  }
   double multiply_adds() const {
     double sum = 0.0;
     for (const symbol::NodeReport& node : report().nodes) sum += node.multiply_adds;
