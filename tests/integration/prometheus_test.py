@@ -31,6 +31,7 @@ scrape_configs:
 """
 STEPS = 20.0  # of the job's one epoch
 RANKS = 4
+PORTS_TRIED = 5
 
 
 def read(url):
@@ -49,14 +50,37 @@ class Prometheus:
 
     def __init__(self, folder, text):
         """`text`: the configuration."""
-        config = folder / "prometheus.yml"
-        config.write_text(text)
+        self.config = folder / "prometheus.yml"
+        self.config.write_text(text)
         self.log = folder / "prometheus.log"
-        self.url = f"http://127.0.0.1:{free_port()}"
+        self.data = folder / "tsdb"
+        for _ in range(PORTS_TRIED):  # another process may take a free port before the server does
+            self.start(free_port())
+            if self.is_ready():
+                return
+        raise RuntimeError(f"prometheus does not start: {self.log.read_text()}")
+
+    def start(self, port):
+        self.url = f"http://127.0.0.1:{port}"
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
-                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
-                 f"--web.listen-address={self.url[len('http://'):]}"], stdout=log, stderr=log)
+                ["prometheus", f"--config.file={self.config}", f"--storage.tsdb.path={self.data}",
+                 f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+
+    def is_ready(self):
+        """Waits until the server answers; False when it has ended before."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1):
+                    pass
+            except OSError:
+                time.sleep(0.1)
+                continue
+            return self.process.poll() is None
+        if self.process.poll() is None:
+            self.end()
+        return False
 
     def ask(self, path, **words):
         """The data of an answer of its API; an error of the query raises."""
@@ -65,11 +89,8 @@ class Prometheus:
             return json.load(reply)["data"]
 
     def query(self, text):
-        """[(labels, value)] of an instant query; nothing before the server is up."""
-        try:
-            result = self.ask("query", query=text)["result"]
-        except OSError:
-            return []
+        """[(labels, value)] of an instant query."""
+        result = self.ask("query", query=text)["result"]
         return [(one["metric"], float(one["value"][1])) for one in result]
 
     def end(self):
