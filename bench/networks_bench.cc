@@ -251,7 +251,8 @@ int run(int argc, char** argv) {
   print_row(name + " " + what, measure(1, repetitions, items, [&] { bound.run(steps); }),
             bound.multiply_adds() * 2 / batch);
   constexpr double kMebi = 1048576.0;
-  print_row(name + " planned MiB", {static_cast<double>(bound.report().arena_bytes) / kMebi, 0.0});
+  const auto arena = static_cast<double>(bound.report().arena_bytes);
+  print_row(name + " planned MiB", {arena / kMebi, 0.0}, (arena + bound.array_bytes()) / kMebi);
   return 0;
 }
 
