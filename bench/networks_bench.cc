@@ -12,8 +12,9 @@
 // those of training with each way to recompute. `troupe trace` reads the file of --trace. --gpu: on
 // the first GPU. --products=bf16 or f16: what products are computed in. --dense: no layouts but
 // that. --no-graphs: a GPU is given operations one by one, not graphs of them, as while a trace is
-// taken. --tf32: its products of f32 may use tensor cores. --steps: of a repetition, which waits
-// for the last alone.
+// taken. --tf32: its products of f32 may use tensor cores. --steps=N: a repetition is N steps and
+// waits once, behind the last. The second row of train and predict has the planned MiB of the
+// arena; its check adds weights, gradients and the batch.
 #include <algorithm>
 #include <fstream>
 #include <functional>
