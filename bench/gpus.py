@@ -10,13 +10,13 @@ TORCH_PYTHON names a Python that has torch for CUDA. Programs take turns; figure
 rounds. A way that does not work, or takes too long, is left out with a line that says so.
 """
 import argparse
-import array
+import functools
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from networks import difference, split
+from networks import check, take_turns
 from peers import ROOT, TROUPE, Missing, json_rows, run, torch
 
 # (samples of a batch, steps of a repetition)
@@ -35,7 +35,7 @@ class Contest:
         self.options, self.folder = options, Path(folder)
         self.network, self.numbers = network, numbers
         self.batch, self.steps = NETWORKS[network]
-        self.seconds, self.memory, self.notes = {}, {}, []
+        self.notes = []
 
     def ours(self, number):
         del number
@@ -54,50 +54,29 @@ class Contest:
             raise Missing("it does not work (run bench/peers/torch_gpu.py to see why)")
         (seconds, _, peak), = rows.values()
         if number == 0:
-            self.check(way)
+            check(self.folder / TROUPE, path, self.batch, FAR)
         return seconds, peak
 
-    def check(self, way):
-        values = []
-        for name in (TROUPE, way):
-            values.append(array.array("f"))
-            values[-1].frombytes((self.folder / name).read_bytes())
-        if len(values[0]) != len(values[1]):
-            raise Missing(f"it gives {len(values[1])} numbers, Troupe {len(values[0])}")
-        far = max(difference(*part) for part in split(*values, self.batch))
-        if not far <= FAR:
-            raise Missing(f"it DIFFERS from Troupe by {far:.2g}")
-
     def measure(self):
+        """{name: (seconds an image, MiB) of each round}."""
         small = self.network in SMALL
         ways = self.options.ways.split(",") if self.options.ways else SMALL_WAYS if small else WAYS
         programs = {TROUPE: self.ours}
-        programs |= {way: lambda number, way=way: self.torch(way, number) for way in ways}
-        for number in range(self.options.rounds):
-            for name, program in list(programs.items()):
-                print(f"{self.network} {self.numbers}: round {number + 1}, {name}", file=sys.stderr)
-                try:
-                    seconds, self.memory[name] = program(number)
-                    self.seconds.setdefault(name, []).append(seconds)
-                except Missing as reason:
-                    title = f"{self.network} {self.numbers}"
-                    self.notes.append(f"{title}: {name} is left out: {reason}")
-                    self.seconds.pop(name, None)
-                    del programs[name]
-                    if name == TROUPE:
-                        return []
-        return [way for way in ways if way in self.seconds]
+        programs |= {way: functools.partial(self.torch, way) for way in ways}
+        return take_turns(f"{self.network} {self.numbers}", self.options.rounds, self.notes,
+                          programs)
 
     def row(self):
-        peers = self.measure()
-        if TROUPE not in self.seconds:
+        rounds = self.measure()
+        if TROUPE not in rounds:
             return None
-        median = {name: statistics.median(each) for name, each in self.seconds.items()}
-        cells = [f"{name} {median[name] * self.batch * 1e3:.3g} ms, {self.memory[name]:,.0f} MiB "
-                 f"({median[name] / median[TROUPE]:.2f})" for name in peers]
-        return (f"| {self.network}, batch {self.batch} | {self.numbers} "
-                f"| {median[TROUPE] * self.batch * 1e3:.3g} | {self.memory[TROUPE]:,.0f} "
-                f"| {'; '.join(cells)} |")
+        ms = {name: statistics.median(seconds for seconds, _ in each) * self.batch * 1e3
+              for name, each in rounds.items()}
+        mib = {name: each[-1][1] for name, each in rounds.items()}
+        cells = [f"{name} {ms[name]:.3g} ms, {mib[name]:,.0f} MiB ({ms[name] / ms[TROUPE]:.2f})"
+                 for name in rounds if name != TROUPE]
+        return (f"| {self.network}, batch {self.batch} | {self.numbers} | {ms[TROUPE]:.3g} "
+                f"| {mib[TROUPE]:,.0f} | {'; '.join(cells)} |")
 
 
 def main():

@@ -35,8 +35,8 @@ inline symbol::Symbol deep_mlp(const ops::OpTable& table) {
   return must(c.finish(c.call("softmax_output", "softmax", {x})));
 }
 
-/// Ends the program when there is none of this name. Without dropout, whose draws no
-/// peer has.
+/// Ends the program when there is none of this name. Without dropout: no peer has its
+/// draws.
 inline MeasuredNetwork measured_network(const ops::OpTable& table, const std::string& name,
                                         std::int64_t batch) {
   if (name == "deep-mlp") return {deep_mlp(table), base::Shape{batch, kDeepUnits}, kDeepUnits};

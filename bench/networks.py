@@ -13,6 +13,7 @@ only, and a second time with direct convolutions alone.
 """
 import argparse
 import array
+import functools
 import math
 import statistics
 import sys
@@ -66,40 +67,51 @@ class Contest:
         twice = direct if what == "train" else {}
         return {TROUPE: self.ours, **twice, MXNET: self.mxnet, **peers}
 
-    def numbers(self, contestant):
-        """What the contestant's program wrote: probabilities, then gradients."""
-        values = array.array("f")
-        values.frombytes(self.path(contestant).read_bytes())
-        return values
-
-    def check(self, contestant, images):
-        """Raises Missing where the contestant computed something else than Troupe."""
-        a, b = (self.numbers(name) for name in (TROUPE, contestant))
-        if len(a) != len(b):
-            raise Missing(f"it gives {len(b)} numbers, Troupe {len(a)}")
-        far = max(difference(*part) for part in split(a, b, images))
-        if not far <= AGREE:
-            raise Missing(f"it DIFFERS from Troupe by {far:.2g}")
-
     def measure(self, what, network, batch):
         """{contestant: seconds an image, of each round}."""
-        title, results = f"{network} {what} b{batch}", {}
-        contestants = self.contestants(what)
-        for number in range(self.options.rounds):
-            for contestant, program in list(contestants.items()):
-                print(f"{title}: round {number + 1}, {contestant}", file=sys.stderr)
-                try:
-                    row = json_rows(program(what, network, batch))[f"{network} {what}"]
-                    if number == 0 and contestant != TROUPE:
-                        self.check(contestant, batch)
-                except Missing as reason:
-                    self.notes.append(f"{title}: {contestant} is left out: {reason}")
-                    del contestants[contestant]
-                    continue
-                results.setdefault(contestant, []).append(row[0])
-                if contestant == TROUPE:
-                    results.setdefault(SHARE, []).append(row[2] / row[0] / self.peak())
-        return results
+        shares = []
+
+        def timed(contestant, program, number):
+            row = json_rows(program(what, network, batch))[f"{network} {what}"]
+            if contestant == TROUPE:
+                shares.append(row[2] / row[0] / self.peak())
+            elif number == 0:
+                check(self.path(TROUPE), self.path(contestant), batch, AGREE)
+            return row[0]
+
+        programs = {name: functools.partial(timed, name, program)
+                    for name, program in self.contestants(what).items()}
+        title = f"{network} {what} b{batch}"
+        results = take_turns(title, self.options.rounds, self.notes, programs)
+        return results | ({SHARE: shares} if shares else {})
+
+
+def take_turns(title, rounds, notes, programs):
+    """{name: what its program gave for each round's number}; a program that is Missing is left out,
+    with its reason among `notes`."""
+    results = {}
+    for number in range(rounds):
+        for name, program in list(programs.items()):
+            print(f"{title}: round {number + 1}, {name}", file=sys.stderr)
+            try:
+                results.setdefault(name, []).append(program(number))
+            except Missing as reason:
+                notes.append(f"{title}: {name} is left out: {reason}")
+                del programs[name], results[name]
+    return results
+
+
+def check(ours, theirs, images, agree):
+    """Raises Missing where the files, probabilities and then gradients, are of two computations."""
+    values = []
+    for path in (ours, theirs):
+        values.append(array.array("f"))
+        values[-1].frombytes(path.read_bytes() if path.exists() else b"")
+    if len(values[0]) != len(values[1]):
+        raise Missing(f"it gives {len(values[1])} numbers, Troupe {len(values[0])}")
+    far = max(difference(*part) for part in split(*values, images))
+    if not far <= agree:
+        raise Missing(f"it DIFFERS from Troupe by {far:.2g}")
 
 
 def split(a, b, images):

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // reorder on GPUs, between any two dense or blocked layouts: each place of the output finds its
 // element. Places of padding get zero.
-#include <array>
 #include <memory>
-#include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "ops/support/device_copy.h"
 #include "ops/support/function_kernel.h"
@@ -92,58 +90,40 @@ struct ReorderAt {
   }
 };
 
-/// Axes from the outermost to the innermost; none for a layout with blocks or padding.
-std::vector<int> plain_order(const base::Layout& layout, const base::Shape& shape) {
-  std::vector<int> order(static_cast<std::size_t>(shape.rank()));
-  std::iota(order.begin(), order.end(), 0);
-  if (layout.is_dense()) return order;
-  if (!layout.blocks.empty()) return {};
-  for (const int axis : order) {
-    if (layout.padded[axis] != shape[axis]) return {};
-  }
-  return {layout.order.begin(), layout.order.end()};
-}
-
-/// Between two orders of the axes, in the output's; empty `from` or `to`: none.
-std::optional<CopyMap> permutation_map(const std::vector<int>& from, const std::vector<int>& to,
-                                       const base::Shape& shape) {
-  if (from.empty() || to.empty()) return std::nullopt;
-  const auto strides = [&](const std::vector<int>& order) {
-    std::array<std::int64_t, base::kRankMax> result{};
-    std::int64_t stride = 1;
-    for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
-      result.at(static_cast<std::size_t>(*axis)) = stride;
-      stride *= shape[*axis];
+/// The same where both layouts only order whole axes; none for blocks and padding.
+std::optional<CopyMap> permutation_map(const ReorderMap& map) {
+  std::int64_t read[base::kRankMax] = {};
+  for (const LayoutDigits* digits : {&map.from, &map.to}) {
+    if (digits->count != map.rank) return std::nullopt;
+    for (const LayoutDigit& digit : std::span(digits->list, std::size_t(map.rank))) {
+      if (digit.extent.divisor() != map.extent[digit.axis]) return std::nullopt;
+      if (digits == &map.from) read[digit.axis] = digit.stride;
     }
-    return result;
-  };
-  const auto read = strides(from), written = strides(to);
-  CopyMap map;
-  for (const int axis : to) {
-    const auto i = static_cast<std::size_t>(axis);
-    map.add(shape[axis], read[i], written[i]);
   }
-  return map;
+  CopyMap moves;
+  for (int i = map.rank - 1; i >= 0; --i) {
+    const LayoutDigit& digit = map.to.list[i];
+    moves.add(digit.extent.divisor(), read[digit.axis], digit.stride);
+  }
+  return moves;
 }
 
 base::Status run_reorder(const OpCall& call, const KernelContext& context) {
   const base::Layout &from = call.inputs[0].layout, &to = call.outputs[0].layout;
   if (from == to) return move_all(context);
   const base::Shape& shape = call.outputs[0].shape;
-  if (const auto moves = permutation_map(plain_order(from, shape), plain_order(to, shape), shape)) {
-    return with_moved(context.outputs[0].dtype, [&](auto zero) {
-      using Bits = decltype(zero);
-      return copy_elements(context, *moves, context.inputs[0].raw<Bits>(),
-                           DeviceOutput<Bits>{context.outputs[0].raw<Bits>(), false});
-    });
-  }
   ReorderMap map{layout_digits(from, shape), layout_digits(to, shape), shape.rank(), {}};
   std::copy_n(shape.dims().data(), shape.rank(), map.extent);
   const base::TensorView& out = context.outputs[0];
+  const std::optional<CopyMap> moves = permutation_map(map);
   return with_moved(out.dtype, [&](auto zero) {
     using Bits = decltype(zero);
+    const Bits* const in = context.inputs[0].raw<Bits>();
+    if (moves) {
+      return copy_elements(context, *moves, in, DeviceOutput<Bits>{out.raw<Bits>(), false});
+    }
     return for_each_index(context, out.bytes() / static_cast<std::int64_t>(sizeof(Bits)),
-                          ReorderAt<Bits>{context.inputs[0].raw<Bits>(), out.raw<Bits>(), map});
+                          ReorderAt<Bits>{in, out.raw<Bits>(), map});
   });
 }
 

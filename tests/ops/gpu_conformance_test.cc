@@ -176,7 +176,7 @@ TEST_CASE("on a GPU channels may be last", "[gpu][device]") {
   }
 }
 
-/// A convolution with bias and relu: (samples, channels, extent) of square images, filters, stride.
+/// A convolution of two images of 8 x 8, with bias and relu.
 Sample finished_convolution(std::int64_t channels, std::int64_t filters, const char* stride) {
   return {.title = fmt::format("{} channels, stride {}", channels, stride),
           .attributes = {{"kernel", "(3, 3)"},
