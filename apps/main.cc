@@ -19,6 +19,7 @@
 #include "base/call_memory.h"
 #include "base/environment.h"
 #include "base/log.h"
+#include "ops/jit/disk_cache.h"
 
 namespace {
 
@@ -112,6 +113,7 @@ int main(int count, char** arguments) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond a limit on file sizes fails like any other
   restart_without_openmp_variables(arguments);
   const troupe::base::Environment environment = troupe::base::read_environment();
+  troupe::ops::jit::set_kernel_cache(environment.kernel_cache);
   troupe::apps::Console console(std::cout, std::cerr, troupe::apps::console_options(environment));
   troupe::apps::Context context(console, environment);
   const std::vector<std::string> words(arguments + 1, arguments + count);

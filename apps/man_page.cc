@@ -120,11 +120,15 @@ std::vector<const VerbInfo*> callable(const VerbInfo& verb) {
 
 /// The variables that stand for options, and that of the log.
 std::string environment() {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kVariables = {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kVariables = {
       {{"TROUPE_COORDINATOR", "The coordinator, where --coordinator is not given."},
        {"TROUPE_IDENTITY", "The file that says who this is, where --identity is not given."},
        {"TROUPE_TOKEN_FILE", "The file with a person's token, where --token is not given."},
-       {"TROUPE_LOG_LEVEL", "debug, info, warn or error, where neither -q nor -v is given."}}};
+       {"TROUPE_LOG_LEVEL", "debug, info, warn or error, where neither -q nor -v is given."},
+       {"TROUPE_KERNEL_CACHE",
+        "Folder where kernels for GPUs are kept that were compiled while a job was bound; empty: "
+        "they "
+        "are not kept. Without it, troupe/kernels in XDG_CACHE_HOME or in ~/.cache."}}};
   std::string text = ".SH ENVIRONMENT\n";
   for (const auto& [name, meaning] : kVariables) {
     text += item(bold(name), sentence(std::string(meaning)));

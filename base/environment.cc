@@ -16,6 +16,18 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+/// The folder of compiled kernels: of a relative path nobody knows what it means.
+std::string kernel_cache() {
+  if (std::getenv("TROUPE_KERNEL_CACHE") != nullptr) return variable("TROUPE_KERNEL_CACHE");
+  std::string folder = variable("XDG_CACHE_HOME");
+  if (!folder.starts_with('/')) {
+    const std::string home = variable("HOME");
+    if (!home.starts_with('/')) return {};
+    folder = home + "/.cache";
+  }
+  return folder + "/troupe/kernels";
+}
+
 bool steers_openmp(std::string_view entry) {
   constexpr std::string_view kPrefixes[] = {"OMP_", "GOMP_", "KMP_"};
   // How long threads of a team spin before they sleep changes no team: it is their caller's to say.
@@ -40,6 +52,7 @@ Environment read_environment() {
   result.identity = variable("TROUPE_IDENTITY");
   result.token_file = variable("TROUPE_TOKEN_FILE");
   result.log_level = variable("TROUPE_LOG_LEVEL");
+  result.kernel_cache = kernel_cache();
   result.dumb_terminal = variable("TERM") == "dumb";
   result.no_color = !variable("NO_COLOR").empty() || result.dumb_terminal;
   return result;

@@ -9,10 +9,13 @@ namespace troupe::base {
 
 /// What people may set for Troupe; the command line is stronger.
 struct Environment {
-  std::string coordinator;     ///< TROUPE_COORDINATOR, HOST:PORT
-  std::string identity;        ///< TROUPE_IDENTITY, a file
-  std::string token_file;      ///< TROUPE_TOKEN_FILE
-  std::string log_level;       ///< TROUPE_LOG_LEVEL: debug, info, warn or error
+  std::string coordinator;  ///< TROUPE_COORDINATOR, HOST:PORT
+  std::string identity;     ///< TROUPE_IDENTITY, a file
+  std::string token_file;   ///< TROUPE_TOKEN_FILE
+  std::string log_level;    ///< TROUPE_LOG_LEVEL: debug, info, warn or error
+  /// TROUPE_KERNEL_CACHE, a folder; where that is not set, troupe/kernels in XDG_CACHE_HOME or in
+  /// HOME's .cache. Empty: none.
+  std::string kernel_cache;
   bool no_color = false;       ///< NO_COLOR is set, or TERM is "dumb"
   bool dumb_terminal = false;  ///< TERM is "dumb": it cannot rewrite a line
 };

@@ -41,7 +41,7 @@ function(troupe_ops_table)
   # Device code runs on the host too, so it needs no CUDA.
   set(backends ${TROUPE_OPS_BACKENDS})
   if(TROUPE_WITH_CUDA)
-    list(APPEND backends cudnn cublas)
+    list(APPEND backends cudnn cublas nvrtc)
   endif()
   list(APPEND backends cuda)
   foreach(backend IN LISTS backends)

@@ -68,8 +68,9 @@ std::string processor_model() {
   return text.value().substr(begin, text.value().find('\n', begin) - begin);
 }
 
-/// "NVIDIA H200, CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"; empty where no device is a GPU. Where
-/// models differ, it matters which worker has which: then each stands there, in the workers' order.
+/// "NVIDIA H200, CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0, NVRTC 13.0"; empty where no device is a
+/// GPU. Where models differ, it matters which worker has which: then each stands there, in the
+/// workers' order.
 std::string gpus_of(std::span<const base::Device> devices) {
   const gpu::Inventory& found = gpu::inventory();
   std::vector<std::string> models;
@@ -83,7 +84,7 @@ std::string gpus_of(std::span<const base::Device> devices) {
   std::string text = fmt::format("{}, {}", fmt::join(models, " and "),
                                  found.toolkit.substr(0, found.toolkit.find(',')));
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
-    if (library.name != "cuDNN" && library.name != "cuBLASLt") continue;
+    if (library.name == "NCCL") continue;  // computes nothing here
     text +=
         fmt::format(", {} {}", library.name, library.version.empty() ? "none" : library.version);
   }

@@ -31,6 +31,10 @@ const ParamDef* OpDef::find_param(std::string_view param) const {
   return it == params.end() ? nullptr : &*it;
 }
 
+std::function<std::optional<PointwiseTerm>(const Params&)> pointwise_term(std::string text) {
+  return [text = std::move(text)](const Params&) { return PointwiseTerm{text}; };
+}
+
 std::function<std::vector<std::string>(const Params&)> names(std::vector<std::string> list) {
   return [list = std::move(list)](const Params&) { return list; };
 }

@@ -122,6 +122,13 @@ enum class MixedPrecision : std::uint8_t {
   narrow,     ///< 16 bits: products, for which processors have units
 };
 
+/// What a call computes for one element, as C++: a term over pointwise_functions.h, in which "$0",
+/// "$1" are the elements of the inputs, "#0", "#1" the numbers, and W is the type of all of them.
+struct PointwiseTerm {
+  std::string text;
+  std::vector<double> numbers = {};
+};
+
 /// One operator. Names are the field's snake_case terms; `aliases` are MXNet's.
 struct OpDef {
   std::string name;
@@ -160,6 +167,9 @@ struct OpDef {
   /// Each output element depends only on the elements of the inputs at its own place (broadcast
   /// inputs: at the place they are broadcast to).
   bool elementwise = false;
+  /// Where its inputs and its output have one shape, fused_pointwise can do its work by this term.
+  /// Nothing: not with these parameters. Empty: never.
+  std::function<std::optional<PointwiseTerm>(const Params&)> pointwise;
   KeepsSamples keeps_samples;  ///< empty: where it is elementwise, and only there
   /// relu of all inputs before it gives the same as relu of its output 0 behind it. Empty: never.
   std::function<bool(const Params&, const base::Shape& input, const base::Shape& output)>
@@ -229,6 +239,8 @@ KeepsSamples samples_beside(std::string axis);
 inline bool always(const Params&) {
   return true;
 }
+/// OpDef::pointwise of operators that have one term with any parameters.
+std::function<std::optional<PointwiseTerm>(const Params&)> pointwise_term(std::string text);
 /// A constant list of names as OpDef::inputs or outputs.
 std::function<std::vector<std::string>(const Params&)> names(std::vector<std::string> list);
 

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "ndarray/run_kernel.h"
+#include "ops/pointwise_chain.h"
 #include "symbol/arena.h"
 #include "symbol/fuse.h"
+#include "symbol/fuse_pointwise.h"
 #include "symbol/gradient.h"
 #include "symbol/layouts.h"
 #include "symbol/passes.h"
@@ -159,16 +161,26 @@ std::vector<NDArray> externals_of(const PreparedGraph& prepared, const BoundGrap
   return externals;
 }
 
+/// Complete shapes and dtypes of the graph's values.
+base::Status infer_values(const BoundGraph& bound, ValueShapes& shapes, ValueDTypes& dtypes) {
+  TROUPE_TRY_ASSIGN(shapes, infer_shapes(bound.graph, shapes_of(bound.graph, bound.variables)));
+  TROUPE_TRY(check_complete(bound.graph, shapes));
+  TROUPE_TRY_ASSIGN(dtypes, infer_dtypes(bound.graph, dtypes_of(bound.graph, bound.variables)));
+  return {};
+}
+
 /// Passes, kernels and memory for one graph. Fills in missing arrays of heads.
 base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, BoundGraph& bound,
                                                     const ExecutorOptions& options,
                                                     ExecutorReport& report) {
   TROUPE_TRY(check_given(bound.graph, bound.variables));
-  TROUPE_TRY_ASSIGN(const ValueShapes shapes,
-                    infer_shapes(bound.graph, shapes_of(bound.graph, bound.variables)));
-  TROUPE_TRY(check_complete(bound.graph, shapes));
-  TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
-                    infer_dtypes(bound.graph, dtypes_of(bound.graph, bound.variables)));
+  ValueShapes shapes;
+  ValueDTypes dtypes;
+  TROUPE_TRY(infer_values(bound, shapes, dtypes));
+  if (options.fused && ops::worth_fusing(options.device)) {
+    bound.graph = fuse_pointwise(runtime.ops, bound.graph, shapes, dtypes);
+    TROUPE_TRY(infer_values(bound, shapes, dtypes));
+  }
   const PrepareOptions prepare{.device = options.device,
                                .layouts = options.layouts,
                                .reference_only = options.reference_only,

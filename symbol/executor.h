@@ -56,7 +56,7 @@ struct ExecutorOptions {
   /// Kernels that go before the rule's (kernel_choices.h); null: none.
   std::shared_ptr<const KernelChoices> kernels = nullptr;
   Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule
-  bool fused = true;           ///< the passes rectifiers.h (training) and fuse.h
+  bool fused = true;           ///< the passes rectifiers.h (training), fuse.h, fuse_pointwise.h
   MemoryMode memory = MemoryMode::both;  ///< which tensors share memory; no bit depends on it
   /// What training computes once more instead of keeping it; no bit depends on it.
   Recompute recompute = Recompute::cheap;

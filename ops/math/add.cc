@@ -16,6 +16,7 @@ OpDef add_definition() {
   op.doc = "`out = lhs + rhs`, broadcast as in NumPy.";
   op.gradient = broadcast_gradient(passed, passed);
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Sum()($0, $1)");
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a + b; })};
   op.samples = broadcast_samples();
   return op;
@@ -27,6 +28,7 @@ OpDef add_scalar_definition() {
   op.aliases = {"_plus_scalar", "_PlusScalar"};
   op.doc = "`out = data + scalar`.";
   op.gradient = unary_gradient(passed);
+  op.pointwise = scalar_term("Sum()($0, #0)");
   op.kernels = {scalar_kernel([](auto x, auto s) { return x + s; })};
   op.samples = scalar_samples("0.75");
   return op;

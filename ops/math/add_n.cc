@@ -47,6 +47,9 @@ OpDef add_n_definition() {
     return static_cast<double>(call.inputs.size() - 1) *
            static_cast<double>(call.outputs[0].shape.elements());
   };
+  op.pointwise = [](const Params& params) {
+    return PointwiseTerm{sum_term(params.integer("num_args"))};
+  };
   op.kernels = {reference_kernel(run)};
   op.samples = {
       {.title = "three", .attributes = {{"num_args", "3"}}, .inputs = {{3, 4}, {3, 4}, {3, 4}}},

@@ -10,6 +10,13 @@ std::vector<ParamDef> clip_params() {
           {"a_max", ParamType::real, std::nullopt, "Highest value of the output."}};
 }
 
+/// OpDef::pointwise with the limits as "#0" and "#1".
+std::function<std::optional<PointwiseTerm>(const Params&)> limited_term(std::string text) {
+  return [text = std::move(text)](const Params& params) {
+    return PointwiseTerm{text, {params.real("a_min"), params.real("a_max")}};
+  };
+}
+
 OpDef clip_definition() {
   OpDef op = unary_definition();
   op.name = "clip";
@@ -18,6 +25,7 @@ OpDef clip_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("clip_backward", {dy, b.input(0)}, b.params().to_attributes());
   });
+  op.pointwise = limited_term("Limited<W>{#0, #1}($0)");
   op.kernels = {pointwise_kernel<1>([](const Params& params, auto zero) {
     using T = decltype(zero);
     const T low = static_cast<T>(params.real("a_min"));
@@ -41,6 +49,7 @@ OpDef clip_backward_definition() {
   op.accumulates = {0};
   op.elementwise = true;
   op.maps_zero_to_zero = always;
+  op.pointwise = limited_term("LimitedGradient<W>{#0, #1}($0, $1)");
   op.kernels = {pointwise_kernel<2>([](const Params& params, auto zero) {
     using T = decltype(zero);
     const T low = static_cast<T>(params.real("a_min"));

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // clip and its gradient on GPUs.
 #include "ops/support/device_kernel.h"
+#include "ops/support/pointwise_functions.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
 namespace {
-
-/// Values between `low` and `high`; NaN stays.
-template <typename W>
-struct Limited {
-  W low, high;
-  TROUPE_HOST_DEVICE W operator()(W x) const { return x < low ? low : (x > high ? high : x); }
-};
-
-template <typename W>
-struct LimitedGradient {
-  W low, high;
-  TROUPE_HOST_DEVICE W operator()(W dy, W x) const { return x >= low && x <= high ? dy : W{0}; }
-};
 
 /// Elements<W> between the call's limits.
 template <template <typename> class Elements>
@@ -32,8 +20,8 @@ struct MakeLimited {
 
 std::span<const BackendKernel> kernels_clip_cuda() {
   static const BackendKernel kernels[] = {
-      {"clip", pointwise_device_kernel<1>(MakeLimited<Limited>())},
-      {"clip_backward", pointwise_device_kernel<2>(MakeLimited<LimitedGradient>())}};
+      {"clip", pointwise_device_kernel<1>(MakeLimited<pointwise::Limited>())},
+      {"clip_backward", pointwise_device_kernel<2>(MakeLimited<pointwise::LimitedGradient>())}};
   return kernels;
 }
 

@@ -9,6 +9,7 @@ OpDef copy_like(std::string name) {
   OpDef op = unary_definition();
   op.name = std::move(name);
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("$0");
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return x; })};
   op.samples = {{.title = "matrix", .inputs = {{3, 5}}}};
   return op;

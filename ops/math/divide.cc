@@ -20,6 +20,7 @@ OpDef divide_definition() {
   op.aliases = {"broadcast_div"};
   op.doc = "`out = lhs / rhs`, broadcast as in NumPy; IEEE 754 division by zero.";
   op.gradient = broadcast_gradient(over_rhs, by_rhs);
+  op.pointwise = pointwise_term("Quotient()($0, $1)");
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a / b; })};
   op.samples = broadcast_samples(0.5, 2.0);
   return op;
@@ -34,6 +35,7 @@ OpDef divide_scalar_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("divide_scalar", {dy}, {{"scalar", scalar_text(b)}});
   });
+  op.pointwise = scalar_term("Quotient()($0, #0)");
   op.kernels = {scalar_kernel([](auto x, auto s) { return x / s; })};
   op.samples = scalar_samples("0.75");
   return op;
@@ -49,6 +51,7 @@ OpDef reverse_divide_scalar_definition() {
     const Value scaled = b.add1("multiply", {dy, b.output(0)});
     return b.add1("negate", {b.add1("divide", {scaled, b.input(0)})});
   });
+  op.pointwise = scalar_term("ReverseQuotient()($0, #0)");
   op.kernels = {scalar_kernel([](auto x, auto s) { return s / x; })};
   op.samples = scalar_samples("0.75", 0.5, 2.0);
   return op;

@@ -15,6 +15,7 @@ OpDef exp_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("multiply", {dy, b.output(0)});
   });
+  op.pointwise = pointwise_term("Exp()($0)");
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return std::exp(x); })};
   op.samples = unary_samples();
   return op;

@@ -15,6 +15,7 @@ OpDef log_definition() {
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) {
     return b.add1("divide", {dy, b.input(0)});
   });
+  op.pointwise = pointwise_term("Log()($0)");
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return std::log(x); })};
   op.samples = unary_samples(0.5, 2.0);
   return op;

@@ -22,6 +22,7 @@ OpDef multiply_definition() {
   op.doc = "`out = lhs * rhs`, broadcast as in NumPy.";
   op.gradient = broadcast_gradient(times_rhs, times_lhs);
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Product()($0, $1)");
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a * b; })};
   op.samples = broadcast_samples();
   return op;
@@ -42,6 +43,7 @@ OpDef multiply_scalar_definition() {
     return b.add1("multiply_scalar", {dy}, {{"scalar", scalar_text(b)}});
   });
   op.maps_zero_to_zero = finite_scalar;
+  op.pointwise = scalar_term("Product()($0, #0)");
   op.kernels = {scalar_kernel([](auto x, auto s) { return x * s; })};
   op.samples = scalar_samples("0.75");
   return op;

@@ -12,6 +12,7 @@ OpDef negate_definition() {
   op.doc = "`out = -data`.";
   op.gradient = unary_gradient([](GradientBuilder& b, Value dy) { return b.add1("negate", {dy}); });
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Negate()($0)");
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return -x; })};
   op.samples = unary_samples();
   return op;

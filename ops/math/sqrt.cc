@@ -16,6 +16,7 @@ OpDef sqrt_definition() {
     return b.add1("multiply_scalar", {b.add1("divide", {dy, b.output(0)})}, {{"scalar", "0.5"}});
   });
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Sqrt()($0)");
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return std::sqrt(x); })};
   op.samples = unary_samples(0.5, 2.0);
   return op;

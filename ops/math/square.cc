@@ -14,6 +14,7 @@ OpDef square_definition() {
     return b.add1("multiply_scalar", {b.add1("multiply", {dy, b.input(0)})}, {{"scalar", "2"}});
   });
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Square()($0)");
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return x * x; })};
   op.samples = unary_samples();
   return op;

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // square on GPUs.
 #include "ops/support/device_kernel.h"
+#include "ops/support/pointwise_functions.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
-namespace {
-
-struct Square {
-  template <typename W>
-  TROUPE_HOST_DEVICE W operator()(W x) const {
-    return x * x;
-  }
-};
-
-}  // namespace
 
 std::span<const BackendKernel> kernels_square_cuda() {
-  static const BackendKernel kernels[] = {{"square", plain_device_kernel<1>(Square())}};
+  static const BackendKernel kernels[] = {{"square", plain_device_kernel<1>(pointwise::Square())}};
   return kernels;
 }
 

@@ -19,6 +19,7 @@ OpDef subtract_definition() {
   op.doc = "`out = lhs - rhs`, broadcast as in NumPy.";
   op.gradient = broadcast_gradient(passed, negated);
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Difference()($0, $1)");
   op.kernels = {broadcast_kernel([](auto a, auto b) { return a - b; })};
   op.samples = broadcast_samples();
   return op;
@@ -30,6 +31,7 @@ OpDef subtract_scalar_definition() {
   op.aliases = {"_minus_scalar", "_MinusScalar"};
   op.doc = "`out = data - scalar`.";
   op.gradient = unary_gradient(passed);
+  op.pointwise = scalar_term("Difference()($0, #0)");
   op.kernels = {scalar_kernel([](auto x, auto s) { return x - s; })};
   op.samples = scalar_samples("0.75");
   return op;
@@ -41,6 +43,7 @@ OpDef reverse_subtract_scalar_definition() {
   op.aliases = {"_rminus_scalar", "_RMinusScalar"};
   op.doc = "`out = scalar - data`.";
   op.gradient = unary_gradient(negated);
+  op.pointwise = scalar_term("ReverseDifference()($0, #0)");
   op.kernels = {scalar_kernel([](auto x, auto s) { return s - x; })};
   op.samples = scalar_samples("0.75");
   return op;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // activation (relu, sigmoid, tanh, softrelu, softsign) and its gradient, which needs the output
 // only, so the input's memory is free for the output. Pure functions of views; any thread.
+#include <fmt/core.h>
+
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include "ops/nn/support.h"
@@ -45,6 +48,23 @@ void with_function(const std::string& type, Use&& use) {
 bool maps_zero_to_zero(const Params& p) {
   const std::string& type = p.text("act_type");
   return type == "relu" || type == "tanh" || type == "softsign";
+}
+
+/// "Relu", the struct of pointwise_functions.h.
+std::string function_name(const Params& p) {
+  std::string name = p.text("act_type");
+  name[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[0])));
+  return name;
+}
+
+std::optional<PointwiseTerm> value_term(const Params& p) {
+  return PointwiseTerm{function_name(p) + "::value($0)"};
+}
+
+std::optional<PointwiseTerm> gradient_term(const Params& p) {
+  const std::int64_t count = p.integer("num_gradients");
+  return PointwiseTerm{
+      fmt::format("{}::gradient({}, ${})", function_name(p), sum_term(count), count)};
 }
 
 template <typename T>
@@ -118,6 +138,7 @@ OpDef define_forward() {
   op.accumulates = {0};
   op.elementwise = true;
   op.maps_zero_to_zero = maps_zero_to_zero;
+  op.pointwise = value_term;
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = samples(1, true);
   return op;
@@ -148,6 +169,7 @@ OpDef define_backward() {
   op.accumulates = {0};
   op.elementwise = true;
   op.maps_zero_to_zero = always;
+  op.pointwise = gradient_term;
   op.kernels = {floating_kernel([](auto&&... x) { return run_backward(x...); })};
   op.flops = [](const OpCall& call) {
     return static_cast<double>(call.inputs.size() - 1) *

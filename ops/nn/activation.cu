@@ -1,89 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation and its gradient on GPUs. NaN stays NaN; where relu is zero, even an infinite gradient
-// ends.
-#include <cmath>
-
+// activation and its gradient on GPUs.
 #include "ops/support/device_kernel.h"
+#include "ops/support/pointwise_functions.h"
 #include "ops/support/variadic.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
 namespace {
 
-// Each: the function of x, and its gradient from its own value y.
-
-struct Relu {
-  template <typename W>
-  TROUPE_HOST_DEVICE static W value(W x) {
-    return x <= W{0} ? W{0} : x;
-  }
-  template <typename W>
-  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
-    return y <= W{0} ? W{0} : dy;
-  }
-};
-
-struct Sigmoid {
-  template <typename W>
-  TROUPE_HOST_DEVICE static W value(W x) {
-    using std::exp;
-    return W{1} / (W{1} + exp(-x));
-  }
-  template <typename W>
-  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
-    return dy * (y * (W{1} - y));
-  }
-};
-
-struct Tanh {
-  template <typename W>
-  TROUPE_HOST_DEVICE static W value(W x) {
-    using std::tanh;
-    return tanh(x);
-  }
-  template <typename W>
-  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
-    return dy * (W{1} - y * y);
-  }
-};
-
-/// log(1 + exp(x)) without overflow for large x.
-struct Softrelu {
-  template <typename W>
-  TROUPE_HOST_DEVICE static W value(W x) {
-    using std::exp, std::fabs, std::log1p;
-    const W positive = x < W{0} ? W{0} : x;
-    return positive + log1p(exp(-fabs(x)));
-  }
-  template <typename W>
-  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
-    using std::expm1;
-    return dy * -expm1(-y);
-  }
-};
-
-struct Softsign {
-  template <typename W>
-  TROUPE_HOST_DEVICE static W value(W x) {
-    using std::fabs;
-    return x / (W{1} + fabs(x));
-  }
-  template <typename W>
-  TROUPE_HOST_DEVICE static W gradient(W dy, W y) {
-    using std::fabs;
-    return dy * ((W{1} - fabs(y)) * (W{1} - fabs(y)));
-  }
-};
-
 /// use(function) for the one that the call names.
 template <typename Use>
 base::Status with_activation(const OpCall& call, const Use& use) {
   const std::string& type = call.params.text("act_type");
-  if (type == "relu") return use(Relu());
-  if (type == "sigmoid") return use(Sigmoid());
-  if (type == "tanh") return use(Tanh());
-  if (type == "softrelu") return use(Softrelu());
-  return use(Softsign());
+  if (type == "relu") return use(pointwise::Relu());
+  if (type == "sigmoid") return use(pointwise::Sigmoid());
+  if (type == "tanh") return use(pointwise::Tanh());
+  if (type == "softrelu") return use(pointwise::Softrelu());
+  return use(pointwise::Softsign());
 }
 
 /// Function::value as a plain function.

@@ -3,6 +3,7 @@
 // gelu), and their gradient. Where the output alone says enough, that is what the gradient reads,
 // so the input's memory is free for the output. Pure functions of views; any thread.
 #include "ops/nn/leaky_relu.h"
+#include "ops/support/pointwise_functions.h"
 
 #include <cmath>
 #include <limits>
@@ -54,7 +55,8 @@ void with_function(const Params& p, Use&& use) {
     use([=](T x) { return x > zero ? x : slope * std::expm1(x); },
         [=](T dy, T x) { return x > zero ? dy : dy * (slope * std::exp(x)); });
   } else if (type == "selu") {
-    const T scale = static_cast<T>(kSeluScale), depth = static_cast<T>(kSeluDepth);
+    const T scale = static_cast<T>(pointwise::kSeluScale),
+            depth = static_cast<T>(pointwise::kSeluDepth);
     use([=](T x) { return x > zero ? scale * x : depth * std::expm1(x); },
         [=](T dy, T y) { return y > zero ? dy * scale : dy * (y + depth); });
   } else {
@@ -65,6 +67,17 @@ void with_function(const Params& p, Use&& use) {
           return dy * (half * (one + std::erf(x * root)) + x * peak * std::exp(-half * x * x));
         });
   }
+}
+
+/// The term that gives `operands` to the function; none for prelu, whose slopes are a tensor.
+std::optional<PointwiseTerm> leaky_term(const Params& p, const char* operands) {
+  const std::string& type = p.text("act_type");
+  if (is_prelu(p)) return std::nullopt;
+  std::string function = "Gelu<W>{}";
+  if (type == "leaky") function = "Leaky<W>{#0}";
+  if (type == "elu") function = gradient_reads_output(p) ? "Elu<W>{#0, true}" : "Elu<W>{#0, false}";
+  if (type == "selu") function = "Selu<W>{}";
+  return PointwiseTerm{function + operands, {p.real("slope")}};
 }
 
 /// data (N, C, ...) as (outer, channels, inner). One slope serves all channels, or each has one.
@@ -250,6 +263,7 @@ OpDef define_forward() {
   op.accumulates = {0};
   op.elementwise = true;
   op.maps_zero_to_zero = finite_slope;
+  op.pointwise = [](const Params& p) { return leaky_term(p, "($0)"); };
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = samples(1, true);
   return op;
@@ -274,6 +288,7 @@ OpDef define_backward() {
   op.accumulates = {0, 1};
   op.maps_zero_to_zero = finite_slope;
   op.elementwise = true;
+  op.pointwise = [](const Params& p) { return leaky_term(p, "($0, $1)"); };
   op.kernels = {
       floating_kernel([](auto&&... x) { return run_backward(x...); }, backward_scratch_bytes)};
   op.samples = samples(2, false);

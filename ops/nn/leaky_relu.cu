@@ -1,74 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// leaky_relu and its gradient on GPUs. Each function f(x) has its gradient f(dy, v) beside it, v
-// being what gradient_reads_output() says.
+// leaky_relu and its gradient on GPUs.
 #include <algorithm>
-#include <cmath>
 
 #include "ops/nn/leaky_relu.h"
 #include "ops/support/device_reduce.h"
+#include "ops/support/pointwise_functions.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
 namespace {
-
-template <typename W>
-struct Leaky {
-  W slope;
-  TROUPE_HOST_DEVICE W operator()(W x) const { return x > W{0} ? x : slope * x; }
-  TROUPE_HOST_DEVICE W operator()(W dy, W v) const { return v > W{0} ? dy : slope * dy; }
-};
-
-template <typename W>
-struct Elu {
-  W slope;
-  bool reads_output;
-
-  TROUPE_HOST_DEVICE W operator()(W x) const {
-    using std::expm1;
-    return x > W{0} ? x : slope * expm1(x);
-  }
-  TROUPE_HOST_DEVICE W operator()(W dy, W v) const {
-    using std::exp;
-    if (v > W{0}) return dy;
-    return reads_output ? dy * (v + slope) : dy * (slope * exp(v));
-  }
-};
-
-template <typename W>
-struct Selu {
-  TROUPE_HOST_DEVICE W operator()(W x) const {
-    using std::expm1;
-    return x > W{0} ? static_cast<W>(kSeluScale) * x : static_cast<W>(kSeluDepth) * expm1(x);
-  }
-  TROUPE_HOST_DEVICE W operator()(W dy, W y) const {
-    return y > W{0} ? dy * static_cast<W>(kSeluScale) : dy * (y + static_cast<W>(kSeluDepth));
-  }
-};
-
-template <typename W>
-struct Gelu {
-  /// The normal distribution.
-  TROUPE_HOST_DEVICE static W phi(W x) {
-    using std::erf;
-    return W{0.5} * (W{1} + erf(x * static_cast<W>(0.70710678118654752440)));  // 1 / sqrt(2)
-  }
-  TROUPE_HOST_DEVICE W operator()(W x) const { return x * phi(x); }
-  TROUPE_HOST_DEVICE W operator()(W dy, W x) const {
-    using std::exp;
-    const W peak = static_cast<W>(0.39894228040143267794);  // 1 / sqrt(2 pi)
-    return dy * (phi(x) + x * peak * exp(W{-0.5} * x * x));
-  }
-};
 
 /// use(f) for the function that the parameters name, but prelu.
 template <typename W, typename Use>
 base::Status with_leaky(const Params& p, const Use& use) {
   const std::string& type = p.text("act_type");
   const W slope = static_cast<W>(p.real("slope"));
-  if (type == "leaky") return use(Leaky<W>{slope});
-  if (type == "elu") return use(Elu<W>{slope, gradient_reads_output(p)});
-  if (type == "selu") return use(Selu<W>{});
-  return use(Gelu<W>{});
+  if (type == "leaky") return use(pointwise::Leaky<W>{slope});
+  if (type == "elu") return use(pointwise::Elu<W>{slope, gradient_reads_output(p)});
+  if (type == "selu") return use(pointwise::Selu<W>{});
+  return use(pointwise::Gelu<W>{});
 }
 
 bool is_device_prelu(const OpCall& call) {
@@ -81,7 +31,7 @@ struct PreluSlopes {
   const T* gamma;
   std::int64_t channels, inner, count;
 
-  TROUPE_HOST_DEVICE Leaky<Wide<T>> at(std::int64_t i) const {
+  TROUPE_HOST_DEVICE pointwise::Leaky<Wide<T>> at(std::int64_t i) const {
     return {static_cast<Wide<T>>(gamma[i / inner % channels % count])};
   }
 };

@@ -14,8 +14,4 @@ inline bool gradient_reads_output(const Params& p) {
   return type == "selu" || ((type == "leaky" || type == "elu") && p.real("slope") >= 0);
 }
 
-/// selu is kSeluScale * x above zero and kSeluDepth * (e^x - 1) below (Klambauer et al. 2017).
-inline constexpr double kSeluScale = 1.0507009873554804934193349852946;
-inline constexpr double kSeluDepth = kSeluScale * 1.6732632423543772848170429916717;
-
 }  // namespace troupe::ops

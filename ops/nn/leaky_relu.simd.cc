@@ -3,6 +3,7 @@
 // reference's bits; gelu and its gradient of f32.
 #include "ops/nn/leaky_relu.h"
 #include "ops/support/flat_kernel.h"
+#include "ops/support/pointwise_functions.h"
 #include "ops/table.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -38,8 +39,8 @@ struct LeakyElements : ElementsCall {
 template <typename T>
 struct EluBackwardElements : ElementsCall {
   bool selu = call.params.text("act_type") == "selu";
-  T above = static_cast<T>(selu ? kSeluScale : 1.0);
-  T depth = static_cast<T>(selu ? kSeluDepth : call.params.real("slope"));
+  T above = static_cast<T>(selu ? pointwise::kSeluScale : 1.0);
+  T depth = static_cast<T>(selu ? pointwise::kSeluDepth : call.params.real("slope"));
   const T* gradient = input<T>(0);
   const T* output = input<T>(1);
   ElementsOutput<T> out{{call, context}};

@@ -27,6 +27,7 @@ OpDef silu_definition() {
     return b.add1("silu_backward", {dy, b.input(0)});
   });
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Silu()($0)");
   op.kernels = {plain_pointwise_kernel<1>([](auto x) { return x / (1 + std::exp(-x)); })};
   op.samples = samples(1, true);
   return op;
@@ -42,6 +43,7 @@ OpDef silu_backward_definition() {
   op.accumulates = {0};
   op.elementwise = true;
   op.maps_zero_to_zero = always;
+  op.pointwise = pointwise_term("Silu()($0, $1)");
   op.kernels = {plain_pointwise_kernel<2>([](auto dy, auto x) {
     const auto s = 1 / (1 + std::exp(-x));
     return dy * (s * (1 + x * (1 - s)));

@@ -98,6 +98,12 @@ std::vector<Sample> scalar_samples(const std::string& scalar, double low, double
            .high = high}};
 }
 
+std::function<std::optional<PointwiseTerm>(const Params&)> scalar_term(std::string text) {
+  return [text = std::move(text)](const Params& params) {
+    return PointwiseTerm{text, {params.real("scalar")}};
+  };
+}
+
 std::string scalar_text(const GradientBuilder& builder) {
   return to_attribute(builder.params().real("scalar"));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,9 @@ KernelDef scalar_kernel(F f) {
     return [f, scalar = static_cast<T>(params.real("scalar"))](T x) { return f(x, scalar); };
   });
 }
+
+/// OpDef::pointwise of one term of "$0" and "#0", the parameter `scalar`.
+std::function<std::optional<PointwiseTerm>(const Params&)> scalar_term(std::string text);
 
 /// The text of the node's parameter `scalar`, for nodes of its gradient.
 std::string scalar_text(const GradientBuilder& builder);

@@ -34,4 +34,11 @@ inline std::function<std::vector<std::string>(const Params&)> numbered_names(std
   };
 }
 
+/// "$0 + $1 + ...": the sum of `count` inputs, in their order, as part of a PointwiseTerm.
+inline std::string sum_term(std::int64_t count) {
+  std::string text = "$0";
+  for (std::int64_t i = 1; i < count; ++i) text += " + $" + std::to_string(i);
+  return text;
+}
+
 }  // namespace troupe::ops

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chain of element-wise operators by their own kernels, one after the other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ops/kernel.h"
+
+namespace troupe::ops {
+
+/// How the kernels of a chain's steps run.
+enum class ChainForm : std::uint8_t {
+  blocks,     ///< over pieces that stay in a processor's cache
+  reference,  ///< likewise, reference kernels
+  device,     ///< kernels for GPUs, each over the whole of its tensors
+};
+
+/// The kernel of a call of fused_pointwise. Same bits as the operators one by one. Of results
+/// between steps it keeps as many as are needed at once in scratch memory: of blocks or, in
+/// ChainForm::device, of whole tensors. Between steps, tensors of 16 bits are f32.
+base::Result<std::unique_ptr<Kernel>> make_chain_kernel(std::string name, const OpCall& call,
+                                                        ChainForm form);
+
+}  // namespace troupe::ops

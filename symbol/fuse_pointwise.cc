@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// One walk from behind finds the groups, one writes the new graph.
+#include "symbol/fuse_pointwise.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "ops/pointwise_chain.h"
+#include "symbol/value_numbers.h"
+
+namespace troupe::symbol {
+namespace {
+
+class PointwiseFusion {
+ public:
+  PointwiseFusion(const ops::OpTable& table, const Graph& graph, const ValueShapes& shapes,
+                  const ValueDTypes& dtypes)
+      : table_(table),
+        graph_(graph),
+        numbers_(graph),
+        shapes_(shapes),
+        dtypes_(dtypes),
+        readers_(graph.nodes.size()),
+        heads_(graph.nodes.size()),
+        sources_(graph.nodes.size()),
+        group_of_(graph.nodes.size()) {
+    for (const Value head : graph.heads) heads_[node_index(head)] = true;
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      if (falls_away(i)) {
+        sources_[i] = source_of(graph.nodes[i].inputs[0]);
+        continue;
+      }
+      for (const Value input : graph.nodes[i].inputs) {
+        readers_[node_index(source_of(input))].push_back(i);
+      }
+    }
+  }
+
+  Graph run() {
+    for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+      if (fits(i)) place(i);
+    }
+    return write();
+  }
+
+ private:
+  struct Group {
+    std::vector<std::size_t> nodes;  // the last one first
+    std::set<std::size_t> inputs;    // positions of values from outside
+  };
+
+  /// A node that is only another name of its input.
+  bool falls_away(std::size_t i) const {
+    const GraphNode& node = graph_.nodes[i];
+    return !node.is_variable() && node.op->identity_if_alike && !heads_[i] &&
+           shapes_[numbers_[node.inputs[0]]] == shapes_[numbers_.begin(i)];
+  }
+
+  Value source_of(Value value) const { return sources_[node_index(value)].value_or(value); }
+  std::size_t source_number(Value value) const { return numbers_[source_of(value)]; }
+
+  /// True for a node that a group may hold.
+  bool fits(std::size_t i) const {
+    const GraphNode& node = graph_.nodes[i];
+    if (node.is_variable() || sources_[i] || node.outputs != 1) return false;
+    if (!ops::can_be_step(*node.op, node.params)) return false;
+    const std::size_t output = numbers_.begin(i);
+    return base::is_floating(dtypes_[output]) &&
+           std::all_of(node.inputs.begin(), node.inputs.end(), [&](Value input) {
+             const std::size_t v = numbers_[input];
+             return shapes_[v] == shapes_[output] && dtypes_[v] == dtypes_[output];
+           });
+  }
+
+  std::set<std::size_t> values_read(std::size_t i) const {
+    std::set<std::size_t> values;
+    for (const Value input : graph_.nodes[i].inputs) values.insert(source_number(input));
+    return values;
+  }
+
+  /// Puts a node into the group of all its readers, or into a new one.
+  void place(std::size_t i) {
+    if (const std::optional<std::size_t> group = group_of_readers(i)) {
+      std::set<std::size_t> inputs = groups_[*group].inputs;
+      inputs.erase(numbers_.begin(i));
+      inputs.merge(values_read(i));
+      if (inputs.size() <= ops::kChainInputsMost &&
+          groups_[*group].nodes.size() < ops::kChainStepsMost) {
+        groups_[*group].nodes.push_back(i);
+        groups_[*group].inputs = std::move(inputs);
+        group_of_[i] = *group;
+        return;
+      }
+    }
+    std::set<std::size_t> inputs = values_read(i);
+    if (inputs.size() > ops::kChainInputsMost) return;
+    group_of_[i] = groups_.size();
+    groups_.push_back({{i}, std::move(inputs)});
+  }
+
+  std::optional<std::size_t> group_of_readers(std::size_t i) const {
+    if (heads_[i] || readers_[i].empty()) return std::nullopt;
+    const std::optional<std::size_t> group = group_of_[readers_[i].front()];
+    if (!group) return std::nullopt;
+    const std::size_t last = groups_[*group].nodes.front();
+    const auto in_group = [&](std::size_t reader) { return group_of_[reader] == group; };
+    const bool alike = graph_.nodes[last].backward == graph_.nodes[i].backward &&
+                       shapes_[numbers_.begin(last)] == shapes_[numbers_.begin(i)] &&
+                       dtypes_[numbers_.begin(last)] == dtypes_[numbers_.begin(i)];
+    return alike && std::all_of(readers_[i].begin(), readers_[i].end(), in_group) ? group
+                                                                                  : std::nullopt;
+  }
+
+  /// The group as one node, its inputs as values of the old graph.
+  GraphNode fused(const Group& group) const {
+    const std::vector<std::size_t> inputs(group.inputs.begin(), group.inputs.end());
+    std::map<std::size_t, std::size_t> operand_of;  // by position
+    for (std::size_t k = 0; k < inputs.size(); ++k) operand_of[inputs[k]] = k;
+    ops::PointwiseChain chain{inputs.size(), {}};
+    std::vector<Value> values(inputs.size());
+    for (auto i = group.nodes.rbegin(); i != group.nodes.rend(); ++i) {
+      const GraphNode& node = graph_.nodes[*i];
+      ops::PointwiseStep step{node.op, node.params, {}};
+      for (const Value input : node.inputs) {
+        const std::size_t operand = operand_of[source_number(input)];
+        if (operand < inputs.size()) values[operand] = source_of(input);
+        step.operands.push_back(operand);
+      }
+      operand_of[numbers_.begin(*i)] = chain.inputs + chain.steps.size();
+      chain.steps.push_back(std::move(step));
+    }
+    const GraphNode& last = graph_.nodes[group.nodes.front()];
+    GraphNode node;
+    node.name = last.name;
+    node.op = &table_.at("fused_pointwise");
+    node.params = ops::parse_params(*node.op, {{"num_args", std::to_string(chain.inputs)},
+                                               {"steps", ops::to_text(chain)}})
+                      .value();
+    node.inputs = std::move(values);
+    node.backward = last.backward;
+    return node;
+  }
+
+  Graph write() const {
+    Graph result;
+    std::vector<std::int64_t> mapped(graph_.nodes.size(), -1);
+    const auto map = [&](Value value) {
+      const Value source = source_of(value);
+      return Value{mapped[node_index(source)], source.output};
+    };
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (sources_[i]) continue;
+      GraphNode node = graph_.nodes[i];
+      if (group_of_[i]) {
+        const Group& group = groups_[*group_of_[i]];
+        if (group.nodes.front() != i) continue;
+        if (group.nodes.size() > 1) node = fused(group);
+      }
+      for (Value& input : node.inputs) input = map(input);
+      mapped[i] = static_cast<std::int64_t>(result.nodes.size());
+      result.nodes.push_back(std::move(node));
+    }
+    for (const Value head : graph_.heads) result.heads.push_back(map(head));
+    return result;
+  }
+
+  const ops::OpTable& table_;
+  const Graph& graph_;
+  const ValueNumbers numbers_;
+  const ValueShapes& shapes_;
+  const ValueDTypes& dtypes_;
+  std::vector<std::vector<std::size_t>> readers_;  // per node
+  std::vector<bool> heads_;                        // per node
+  std::vector<std::optional<Value>> sources_;      // per node that falls away: what it stands for
+  std::vector<std::optional<std::size_t>> group_of_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+Graph fuse_pointwise(const ops::OpTable& table, const Graph& graph, const ValueShapes& shapes,
+                     const ValueDTypes& dtypes) {
+  return PointwiseFusion(table, graph, shapes, dtypes).run();
+}
+
+}  // namespace troupe::symbol

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains of element-wise operators: their text, what is refused, and that a fused call has the bits
+// of its steps.
+#include "ops/pointwise_chain.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tests/ops/cases.h"
+#include "tests/support/catch.h"
+
+namespace troupe::ops {
+namespace {
+
+using namespace testing;  // NOLINT: the test's own vocabulary
+
+base::Result<Params> params_of(const std::string& inputs, const std::string& steps) {
+  return parse_params(OpTable::build().at("fused_pointwise"),
+                      {{"num_args", inputs}, {"steps", steps}});
+}
+
+/// The inference's answer to these steps of two inputs.
+std::string refusal(const std::string& steps) {
+  const OpDef& op = OpTable::build().at("fused_pointwise");
+  std::vector<Shape> inputs(2, Shape{3, 4}), outputs(1, Shape::unknown());
+  const base::Status status = infer_shapes(op, params_of("2", steps).value(), inputs, outputs);
+  return status.ok() ? "" : status.text();
+}
+
+TEST_CASE("a chain's text says what it was made from") {
+  const std::string text = "exp 0; clip 2 a_max=0.5 a_min=-0.25; add_n 3 1 0 num_args=3";
+  const auto chain = parse_chain(params_of("2", text).value());
+  INFO(chain.status().to_string());
+  REQUIRE(chain.ok());
+  CHECK(chain->inputs == 2);
+  REQUIRE(chain->steps.size() == 3);
+  CHECK(chain->steps[1].op->name == "clip");
+  CHECK(chain->steps[1].params.real("a_min") == -0.25);
+  CHECK(chain->steps[2].operands == std::vector<std::size_t>{3, 1, 0});
+  CHECK(to_text(*chain) == text);
+  const auto spaced = parse_chain(params_of("2",
+                                            "  exp  0 ;clip 2 a_min=-0.25 a_max=0.5;"
+                                            "add_n 3 1 0")
+                                      .value());
+  REQUIRE(spaced.ok());
+  CHECK(to_text(*spaced) == text);
+}
+
+TEST_CASE("steps that make no sense are refused by name") {
+  using Catch::Contains;
+  CHECK(refusal("exp 0; multiply_elemwise 1 2").empty());
+  CHECK_THAT(refusal(""), Contains("no operator"));
+  CHECK_THAT(refusal("exp 0;"), Contains("no operator"));
+  CHECK_THAT(refusal("exq 0"), Contains("'exq 0'") && Contains("exp"));
+  CHECK_THAT(refusal("exp 2"), Contains("operand '2' (there are 0 to 1)"));
+  CHECK_THAT(refusal("exp 0; exp 3"), Contains("'exp 3'") && Contains("0 to 2"));
+  CHECK_THAT(refusal("exp -1"), Contains("operand '-1'"));
+  CHECK_THAT(refusal("exp 99999999999999999999999"), Contains("operand"));
+  CHECK_THAT(refusal("exp"), Contains("takes 1 operands, 0 are given"));
+  CHECK_THAT(refusal("exp 0 1"), Contains("takes 1 operands, 2 are given"));
+  CHECK_THAT(refusal("exp 0 speed=3"), Contains("speed"));
+  CHECK_THAT(refusal("clip 0 a_min=x a_max=1"), Contains("a_min"));
+  CHECK_THAT(refusal("softmax 0"), Contains("softmax") && Contains("cannot be a step"));
+  CHECK_THAT(refusal("leaky_relu 0 1 act_type=prelu"), Contains("cannot be a step"));
+  CHECK_THAT(refusal("fused_pointwise 0 num_args=1 steps=x"), Contains("cannot be a step"));
+  std::string long_chain = "exp 0", wide = "add_n";
+  for (std::size_t i = 0; i < kChainStepsMost; ++i) long_chain += "; exp 0";
+  for (std::size_t i = 0; i <= kStepOperandsMost; ++i) wide += " 0";
+  CHECK_THAT(refusal(long_chain), Contains("33 steps (at most 32)"));
+  CHECK_THAT(refusal(wide), Contains("cannot be a step"));
+  CHECK(params_of("17", "exp 0").status().code() == base::Errc::invalid_argument);
+}
+
+/// The chain step by step, each by the reference kernel or by the first one that takes it.
+Tensor step_by_step(const PointwiseChain& chain, std::vector<Tensor> values, bool reference) {
+  for (const PointwiseStep& step : chain.steps) {
+    std::vector<Tensor> inputs;
+    for (const std::size_t operand : step.operands) inputs.push_back(values[operand]);
+    OpCall call = make_call(*step.op, step.params, describe(inputs)).value();
+    call.reference_only = reference;
+    const auto kernel = prepare(call);
+    REQUIRE(kernel.ok());
+    const auto outputs = make_outputs(call);
+    run_kernel(**kernel, inputs, outputs, {});
+    values.push_back(outputs[0]);
+  }
+  return values.back();
+}
+
+TEST_CASE("a fused call has the bits of its steps, whatever the length, NaN and infinity too") {
+  const OpDef& op = OpTable::build().at("fused_pointwise");
+  for (const Sample& sample : op.samples) {
+    const Params params = parse_params(op, sample.attributes).value();
+    const PointwiseChain chain = chain_of(params);
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      // Shorter than a block, a block, some blocks and a rest.
+      for (const std::int64_t elements : {1, 77, 4096, 3 * 4096 + 5}) {
+        std::vector<Tensor> inputs;
+        for (std::size_t i = 0; i < chain.inputs; ++i) {
+          Tensor tensor = random_tensor(dtype, Shape{elements}, "in" + std::to_string(i), 0.5, 1.5);
+          const double odd[] = {std::nan(""), std::numeric_limits<double>::infinity(), -0.0};
+          for (std::int64_t k = 0; k < 3 && elements > 3; ++k) {
+            tensor.set(std::int64_t(i) + k, odd[k]);
+          }
+          inputs.push_back(tensor);
+        }
+        const OpCall call = make_call(op, params, describe(inputs)).value();
+        for (const KernelDef& candidate : op.kernels) {
+          if (candidate.on_gpus) continue;
+          INFO(sample.title << ", " << candidate.name << ", " << elements);
+          const auto kernel = candidate.make(call);
+          REQUIRE(kernel.ok());
+          const auto outputs = make_outputs(call);
+          run_kernel(**kernel, inputs, outputs, {.team = 2});
+          CHECK(outputs[0].same_bits(step_by_step(chain, inputs, candidate.name == "reference")));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("every operator with a term has kernels that a chain can run, and fits the table") {
+  const OpTable table = OpTable::build();
+  std::set<std::string> names;
+  for (const OpDef& op : table.all()) {
+    if (!op.pointwise) continue;
+    INFO(op.name);
+    CHECK(op.elementwise);
+    CHECK_FALSE(op.random);
+    CHECK_FALSE(op.assign);
+    CHECK(op.auxiliary.empty());
+    for (const Sample& sample : op.samples) {
+      const Params params = parse_params(op, sample.attributes).value();
+      const auto term = op.pointwise(params);
+      if (!term) continue;
+      names.insert(op.name);
+      CHECK(op.outputs(params).size() == 1);
+      // Each input stands in the term, and no other.
+      const std::size_t inputs = op.inputs(params).size();
+      for (std::size_t k = 0; k <= inputs; ++k) {
+        const std::string mark = "$" + std::to_string(k);
+        std::size_t at = term->text.find(mark);
+        while (at != std::string::npos && at + mark.size() < term->text.size() &&
+               std::isdigit(static_cast<unsigned char>(term->text[at + mark.size()])) != 0) {
+          at = term->text.find(mark, at + 1);
+        }
+        CHECK((at != std::string::npos) == (k < inputs));
+      }
+      CHECK(term->numbers.size() <= 2);
+    }
+  }
+  for (const char* name : {"add", "add_elemwise", "divide_scalar", "clip_backward", "add_n", "copy",
+                           "activation", "activation_backward", "leaky_relu", "silu_backward"}) {
+    INFO(name);
+    CHECK(names.contains(name));
+  }
+}
+
+}  // namespace
+}  // namespace troupe::ops

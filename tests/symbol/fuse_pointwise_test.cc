@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which element-wise nodes become one, and that a network's bits do not depend on it.
+#include "symbol/fuse_pointwise.h"
+
+#include <functional>
+#include <set>
+
+#include "ops/pointwise_chain.h"
+#include "tests/symbol/bound.h"
+
+namespace troupe::symbol {
+namespace {
+
+/// A graph whose variables have the shapes given, others that of the first.
+struct Drawn {
+  Graph graph;
+  Builder builder{table(), graph};
+  std::map<std::string, base::Shape> shapes;
+  std::map<std::string, base::DType> dtypes;
+
+  Value variable(const std::string& name, const base::Shape& shape = {4, 3},
+                 base::DType dtype = base::DType::f32) {
+    shapes.emplace(name, shape);
+    dtypes.emplace(name, dtype);
+    return builder.add_variable(name);
+  }
+  Value call(const char* op, std::vector<Value> inputs, const ops::Attributes& attributes = {}) {
+    return builder.add1(op, std::move(inputs), attributes);
+  }
+  Graph fused(std::vector<Value> heads) {
+    graph.heads = std::move(heads);
+    return fuse_pointwise(table(), graph, infer_shapes(graph, shapes).value(),
+                          infer_dtypes(graph, dtypes).value());
+  }
+};
+
+/// "exp 0; ..." of each fused node and the operators of the others, in their order.
+std::vector<std::string> nodes_of(const Graph& graph) {
+  std::vector<std::string> list;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.is_variable()) continue;
+    const bool fused = node.op->name == "fused_pointwise";
+    list.push_back(fused ? node.params.text("steps") : node.op->name);
+  }
+  return list;
+}
+using List = std::vector<std::string>;
+
+TEST_CASE("neighbours become one node, with the last one's name and each input once") {
+  Drawn d;
+  const Value a = d.variable("a"), b = d.variable("b");
+  const Value e = d.call("exp", {a});
+  const Value p = d.call("multiply_elemwise", {e, b});
+  const Value q = d.call("add_elemwise", {p, e});  // e is read twice, within the group
+  const Value last = d.call("subtract", {q, b});
+  const std::string name = d.graph.node(last).name;
+  const Graph graph = d.fused({last});
+  CHECK(nodes_of(graph) == List{"exp 0; multiply_elemwise 2 1; add_elemwise 3 2; subtract 4 1"});
+  const GraphNode& node = graph.node(graph.heads[0]);
+  CHECK(node.name == name);
+  REQUIRE(node.inputs.size() == 2);
+  CHECK(graph.node(node.inputs[0]).name == "a");
+  CHECK(graph.node(node.inputs[1]).name == "b");
+}
+
+TEST_CASE("what other nodes or heads read stays a value of its own") {
+  Drawn d;
+  const Value a = d.variable("a");
+  SECTION("a head") {
+    const Value e = d.call("exp", {a});
+    CHECK(nodes_of(d.fused({d.call("square", {e}), e})) == List{"exp", "square"});
+  }
+  SECTION("two groups' reader") {
+    const Value e = d.call("exp", {a});
+    const Value left = d.call("softmax", {d.call("square", {d.call("negate", {e})})});
+    const Value right = d.call("softmax", {d.call("log", {d.call("sqrt", {e})})});
+    CHECK(nodes_of(d.fused({left, right})) ==
+          List{"exp", "negate 0; square 1", "softmax", "sqrt 0; log 1", "softmax"});
+  }
+  SECTION("a group does not reach around another node") {
+    const Value e = d.call("exp", {a});
+    const Value s = d.call("softmax", {e});
+    CHECK(nodes_of(d.fused({d.call("multiply", {e, s})})) == List{"exp", "softmax", "multiply"});
+  }
+  SECTION("one alone stays what it is") {
+    CHECK(nodes_of(d.fused({d.call("softmax", {d.call("exp", {a})})})) == List{"exp", "softmax"});
+  }
+}
+
+TEST_CASE("shapes, dtypes and passes are not mixed") {
+  Drawn d;
+  SECTION("a broadcast operand") {
+    const Value a = d.variable("a"), row = d.variable("row", {3});
+    const Value sum = d.call("add", {d.call("exp", {a}), row});
+    CHECK(nodes_of(d.fused({d.call("square", {sum})})) == List{"exp", "add", "square"});
+  }
+  SECTION("a smaller tensor that is broadcast later") {
+    const Value a = d.variable("a"), row = d.variable("row", {3});
+    const Value small = d.call("square", {d.call("exp", {row})});
+    const Value sum = d.call("multiply", {a, small});
+    CHECK(nodes_of(d.fused({sum})) == List{"exp 0; square 1", "multiply"});
+  }
+  SECTION("a cast") {
+    const Value a = d.variable("a");
+    const Value wide = d.call("cast", {d.call("exp", {a})}, {{"dtype", "f64"}});
+    CHECK(nodes_of(d.fused({d.call("square", {wide})})) == List{"exp", "cast", "square"});
+  }
+  SECTION("forward and backward") {
+    const Value a = d.variable("a");
+    const Value e = d.call("exp", {a});
+    d.builder.set_backward(true);
+    CHECK(nodes_of(d.fused({d.call("square", {d.call("log", {e})})})) ==
+          List{"exp", "log 0; square 1"});
+  }
+  SECTION("slopes that are a tensor") {
+    const Value a = d.variable("a"), gamma = d.variable("gamma", {3});
+    const Value prelu = d.call("leaky_relu", {d.call("exp", {a}), gamma}, {{"act_type", "prelu"}});
+    CHECK(nodes_of(d.fused({d.call("square", {prelu})})) == List{"exp", "leaky_relu", "square"});
+  }
+}
+
+TEST_CASE("an identity of equal shapes does not stand between two nodes") {
+  Drawn d;
+  const Value a = d.variable("a");
+  const Value like = d.call("reduce_to_like", {d.call("exp", {a}), a});
+  CHECK(nodes_of(d.fused({d.call("square", {like})})) == List{"exp 0; square 1"});
+}
+
+TEST_CASE("groups are no larger than kernels take") {
+  Drawn d;
+  Value value = d.variable("a0");
+  SECTION("steps") {
+    for (std::size_t i = 0; i < ops::kChainStepsMost + 3; ++i) value = d.call("square", {value});
+    const Graph graph = d.fused({value});
+    REQUIRE(graph.nodes.size() == 3);
+    CHECK(ops::chain_of(graph.nodes[1].params).steps.size() == 3);
+    CHECK(ops::chain_of(graph.nodes[2].params).steps.size() == ops::kChainStepsMost);
+  }
+  SECTION("inputs") {
+    for (std::size_t i = 1; i < ops::kChainInputsMost + 4; ++i) {
+      value = d.call("add_elemwise", {value, d.variable("a" + std::to_string(i))});
+    }
+    const Graph graph = d.fused({value});
+    std::size_t fused = 0;
+    for (const GraphNode& node : graph.nodes) {
+      if (node.is_variable()) continue;
+      ++fused;
+      CHECK(node.inputs.size() <= ops::kChainInputsMost);
+    }
+    CHECK(fused == 2);
+  }
+}
+
+/// A network of formulas: gelu by tanh, a gate, swish from its parts, a residual, and a loss.
+Symbol formulas() {
+  Composer c(table());
+  const auto op = [&c](const char* name, const std::vector<Symbol>& inputs,
+                       const ops::Attributes& attributes = {}) {
+    return c.call(name, "", {inputs.begin(), inputs.end()}, attributes);
+  };
+  const auto number = [&](const char* name, const Symbol& x, const char* scalar) {
+    return op(name, {x}, {{"scalar", scalar}});
+  };
+  Symbol x = c.call("fully_connected", "fc1", {c.variable("data")}, {{"num_hidden", "24"}});
+  const Symbol cube = op("multiply", {op("square", {x}), x});
+  const Symbol inner = number(
+      "multiply_scalar", op("add", {x, number("multiply_scalar", cube, "0.044715")}), "0.7978845");
+  const Symbol tanh = op("activation", {inner}, {{"act_type", "tanh"}});
+  const Symbol gelu =
+      number("multiply_scalar", op("multiply", {x, number("add_scalar", tanh, "1")}), "0.5");
+  const Symbol y = c.call("fully_connected", "fc2", {gelu}, {{"num_hidden", "24"}});
+  const Symbol gate = op("activation", {y}, {{"act_type", "sigmoid"}});
+  const Symbol other = number("reverse_subtract_scalar", gate, "1");
+  x = op("add_elemwise", {op("multiply", {gate, x}), op("multiply", {other, y})});
+  const Symbol decay =
+      op("exp", {op("negate", {op("clip", {x}, {{"a_min", "-1"}, {"a_max", "2"}})})});
+  x = op("divide", {x, number("add_scalar", decay, "1")});
+  x = c.call("fully_connected", "fc3",
+             {op("sqrt", {number("add_scalar", op("square", {x}), "1e-3")})},
+             {{"num_hidden", "10"}});
+  return c.finish(c.call("softmax_output", "softmax", {x})).value();
+}
+
+TEST_CASE("no bit of training or prediction depends on fusion, on any kernels and engine") {
+  for (const base::DType dtype : {base::DType::f32, base::DType::f64}) {
+    for (const bool reference : {false, true}) {
+      ExecutorOptions options;
+      options.reference_only = reference;
+      Bound fused(formulas(), {700, 16}, options, true, {}, dtype);
+      options.fused = false;
+      Bound plain(formulas(), {700, 16}, options, false, {}, dtype);
+      const auto count = [](const Bound& bound, const std::string& op) {
+        std::size_t nodes = 0;
+        for (const NodeReport& node : bound.executor->report().nodes) nodes += node.op == op;
+        return nodes;
+      };
+      CHECK(count(fused, "fused_pointwise") >= 4);
+      CHECK(count(plain, "fused_pointwise") == 0);
+      CHECK(fused.executor->report().nodes.size() + 15 < plain.executor->report().nodes.size());
+      const ExecutorReport &a_report = fused.executor->report(),
+                           &b_report = plain.executor->report();
+      CHECK(a_report.arena_bytes <= b_report.arena_bytes + a_report.scratch_bytes);
+      const Results a = fused.step(), b = plain.step();
+      CHECK(a == b);
+      for (Bound* each : {&fused, &plain}) REQUIRE(each->executor->forward(false).ok());
+      CHECK(results_of(*fused.executor) == results_of(*plain.executor));
+    }
+  }
+}
+
+TEST_CASE("recomputed and budgeted steps of fused networks keep their bits") {
+  ExecutorOptions options;
+  options.recompute = Recompute::none;
+  const Results kept = Bound(formulas(), {64, 16}, options).step();
+  options.recompute = Recompute::sqrt;
+  CHECK(Bound(formulas(), {64, 16}, options).step() == kept);
+}
+
+}  // namespace
+}  // namespace troupe::symbol
