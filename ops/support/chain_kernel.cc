@@ -24,7 +24,7 @@ using base::TensorView;
 
 /// Bytes of a block that one thread takes through all steps: a few of them fit the second cache,
 /// and what a kernel's call costs is little beside them.
-constexpr std::int64_t kBlockBytes = 16384;
+constexpr std::int64_t kBlockBytes = 32768;
 /// Bytes, for each thread, of a block that a team takes through all steps: to come together costs
 /// microseconds for each.
 constexpr std::int64_t kTeamBlockBytes = 131072;

@@ -13,6 +13,7 @@
 
 namespace troupe::ops::pointwise {
 
+/// a + b.
 struct Sum {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W a, W b) const {
@@ -20,6 +21,7 @@ struct Sum {
   }
 };
 
+/// a - b.
 struct Difference {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W a, W b) const {
@@ -27,6 +29,7 @@ struct Difference {
   }
 };
 
+/// b - a.
 struct ReverseDifference {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W a, W b) const {
@@ -34,6 +37,7 @@ struct ReverseDifference {
   }
 };
 
+/// a * b.
 struct Product {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W a, W b) const {
@@ -41,6 +45,7 @@ struct Product {
   }
 };
 
+/// a / b.
 struct Quotient {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W a, W b) const {
@@ -48,6 +53,7 @@ struct Quotient {
   }
 };
 
+/// b / a.
 struct ReverseQuotient {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W a, W b) const {
@@ -55,6 +61,7 @@ struct ReverseQuotient {
   }
 };
 
+/// -x.
 struct Negate {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W x) const {
@@ -62,6 +69,7 @@ struct Negate {
   }
 };
 
+/// e^x.
 struct Exp {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W x) const {
@@ -70,6 +78,7 @@ struct Exp {
   }
 };
 
+/// The natural logarithm.
 struct Log {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W x) const {
@@ -78,6 +87,7 @@ struct Log {
   }
 };
 
+/// The square root.
 struct Sqrt {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W x) const {
@@ -86,6 +96,7 @@ struct Sqrt {
   }
 };
 
+/// x * x.
 struct Square {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W x) const {
@@ -100,6 +111,7 @@ struct Limited {
   TROUPE_HOST_DEVICE W operator()(W x) const { return x < low ? low : (x > high ? high : x); }
 };
 
+/// The gradient of Limited from its x.
 template <typename W>
 struct LimitedGradient {
   W low, high;
@@ -109,6 +121,7 @@ struct LimitedGradient {
 // The functions of activation: each of x, and its gradient from its own value y. Where relu is
 // zero, even an infinite gradient ends.
 
+/// max(x, 0).
 struct Relu {
   template <typename W>
   TROUPE_HOST_DEVICE static W value(W x) {
@@ -120,6 +133,7 @@ struct Relu {
   }
 };
 
+/// 1 / (1 + e^-x).
 struct Sigmoid {
   template <typename W>
   TROUPE_HOST_DEVICE static W value(W x) {
@@ -132,6 +146,7 @@ struct Sigmoid {
   }
 };
 
+/// The hyperbolic tangent.
 struct Tanh {
   template <typename W>
   TROUPE_HOST_DEVICE static W value(W x) {
@@ -159,6 +174,7 @@ struct Softrelu {
   }
 };
 
+/// x / (1 + |x|).
 struct Softsign {
   template <typename W>
   TROUPE_HOST_DEVICE static W value(W x) {
@@ -175,6 +191,7 @@ struct Softsign {
 // The functions of leaky_relu: each f(x), and its gradient f(dy, v), v being what
 // gradient_reads_output() says.
 
+/// x above zero, slope * x elsewhere.
 template <typename W>
 struct Leaky {
   W slope;
@@ -182,6 +199,7 @@ struct Leaky {
   TROUPE_HOST_DEVICE W operator()(W dy, W v) const { return v > W{0} ? dy : slope * dy; }
 };
 
+/// x above zero, slope * (e^x - 1) elsewhere.
 template <typename W>
 struct Elu {
   W slope;
@@ -202,6 +220,7 @@ struct Elu {
 inline constexpr double kSeluScale = 1.0507009873554804934193349852946;
 inline constexpr double kSeluDepth = kSeluScale * 1.6732632423543772848170429916717;
 
+/// elu with a scale (see above).
 template <typename W>
 struct Selu {
   TROUPE_HOST_DEVICE W operator()(W x) const {
@@ -213,6 +232,7 @@ struct Selu {
   }
 };
 
+/// x times the normal distribution of x.
 template <typename W>
 struct Gelu {
   /// The normal distribution.
@@ -228,6 +248,7 @@ struct Gelu {
   }
 };
 
+/// x / (1 + e^-x), and its gradient from x.
 struct Silu {
   template <typename W>
   TROUPE_HOST_DEVICE W operator()(W x) const {

@@ -95,7 +95,7 @@ TEST_CASE("a fused call has the bits of its steps, whatever the length, NaN and 
     const PointwiseChain chain = chain_of(params);
     for (const DType dtype : {DType::f32, DType::f64}) {
       // Shorter than a block, a block, some blocks and a rest.
-      for (const std::int64_t elements : {1, 77, 4096, 3 * 4096 + 5}) {
+      for (const std::int64_t elements : {1, 77, 8192, 3 * 8192 + 5}) {
         std::vector<Tensor> inputs;
         for (std::size_t i = 0; i < chain.inputs; ++i) {
           Tensor tensor = random_tensor(dtype, Shape{elements}, "in" + std::to_string(i), 0.5, 1.5);

@@ -8,10 +8,12 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include "ops/jit/compiler.h"
 #include "tests/ops/cases.h"
+#include "tests/ops/on_gpu.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
@@ -187,6 +189,34 @@ TEST_CASE("NVRTC makes code of every chain and dtype") {
   CHECK(wrong.status().code() == base::Errc::internal);
   CHECK_THAT(wrong.status().text(), Catch::Contains("undeclared"));
   CHECK(jit::compile("", 2, 0).status().code() == base::Errc::unimplemented);
+}
+
+TEST_CASE("on a GPU a compiled chain has the bits of its steps", "[gpu]") {
+  if (without_gpu()) return;
+  const auto library = jit::compile("", 9, 0);
+  if (library.status().code() == base::Errc::unimplemented) {
+    WARN("skipped: " << library.status().text());
+    return;
+  }
+  OnGpu gpu;
+  for (const Sample& sample : fused().samples) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      Case c = make_case(fused(), sample, dtype).value();
+      c.call.device = kFirstGpu;
+      std::map<std::string, std::vector<Tensor>> results;
+      for (const KernelDef& candidate : fused().kernels) {
+        if (!candidate.on_gpus) continue;
+        const auto kernel = candidate.prepare(c.call);
+        INFO(sample.title << ", " << candidate.name << kernel.status().to_string());
+        REQUIRE(kernel.ok());
+        results[candidate.name] = make_outputs(c.call);
+        gpu.run(**kernel, c.inputs, results[candidate.name]);
+      }
+      INFO(sample.title << ", " << base::dtype_name(dtype));
+      REQUIRE(results.size() == 2);
+      CHECK(results.at("nvrtc")[0].same_bits(results.at("cuda")[0]));
+    }
+  }
 }
 
 }  // namespace
