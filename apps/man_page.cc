@@ -126,9 +126,11 @@ std::string environment() {
        {"TROUPE_TOKEN_FILE", "The file with a person's token, where --token is not given."},
        {"TROUPE_LOG_LEVEL", "debug, info, warn or error, where neither -q nor -v is given."},
        {"TROUPE_KERNEL_CACHE",
-        "Folder where kernels for GPUs are kept that were compiled while a job was bound; empty: "
-        "they "
-        "are not kept. Without it, troupe/kernels in XDG_CACHE_HOME or in ~/.cache."}}};
+        "Folder, an absolute path, that keeps the GPU kernels compiled for a job, so that the next "
+        "job "
+        "starts faster; it must belong to you, and nobody else may write in it. Empty: none are "
+        "kept. "
+        "Not set: troupe/kernels in XDG_CACHE_HOME, or in ~/.cache."}}};
   std::string text = ".SH ENVIRONMENT\n";
   for (const auto& [name, meaning] : kVariables) {
     text += item(bold(name), sentence(std::string(meaning)));

@@ -18,7 +18,10 @@ std::string variable(const char* name) {
 
 /// The folder of compiled kernels: of a relative path nobody knows what it means.
 std::string kernel_cache() {
-  if (std::getenv("TROUPE_KERNEL_CACHE") != nullptr) return variable("TROUPE_KERNEL_CACHE");
+  if (std::getenv("TROUPE_KERNEL_CACHE") != nullptr) {
+    std::string named = variable("TROUPE_KERNEL_CACHE");
+    return named.starts_with('/') ? named : std::string();
+  }
   std::string folder = variable("XDG_CACHE_HOME");
   if (!folder.starts_with('/')) {
     const std::string home = variable("HOME");

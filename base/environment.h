@@ -13,8 +13,8 @@ struct Environment {
   std::string identity;     ///< TROUPE_IDENTITY, a file
   std::string token_file;   ///< TROUPE_TOKEN_FILE
   std::string log_level;    ///< TROUPE_LOG_LEVEL: debug, info, warn or error
-  /// TROUPE_KERNEL_CACHE, a folder; where that is not set, troupe/kernels in XDG_CACHE_HOME or in
-  /// HOME's .cache. Empty: none.
+  /// TROUPE_KERNEL_CACHE, an absolute path; where that is not set, troupe/kernels in XDG_CACHE_HOME
+  /// or in HOME's .cache. Empty, or a relative path: none.
   std::string kernel_cache;
   bool no_color = false;       ///< NO_COLOR is set, or TERM is "dumb"
   bool dumb_terminal = false;  ///< TERM is "dumb": it cannot rewrite a line

@@ -183,7 +183,7 @@ struct OpDef {
   /// The identity of input 0 when that and the output have one shape: binding leaves such a node
   /// out.
   bool identity_if_alike = false;
-  /// With these parameters zeros give zeros: kernels may run flat over a padded blocked buffer.
+  /// With these parameters zeros give zeros: kernels may run flat over padding, too.
   /// Empty: never.
   std::function<bool(const Params&)> maps_zero_to_zero;
   /// Rewrites the node for prediction (pass `freeze`): the values that replace its outputs. Hidden

@@ -9,7 +9,8 @@
 #include <optional>
 #include <string_view>
 
-#include "gpu/inventory.h"
+#include "base/text.h"
+#include "ops/jit/compiler.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
@@ -40,45 +41,56 @@ std::optional<std::size_t> parse_operand(std::string_view word) {
   return operand;
 }
 
+std::string quoted(std::string_view text) {
+  return "'" + base::shortened(text, base::kQuotedBytesMax) + "'";
+}
+
 /// The words behind the operator: operands, then attributes.
 Status parse_words(std::span<const std::string_view> words, std::size_t before,
                    std::vector<std::size_t>& operands, Attributes& attributes) {
   for (const std::string_view word : words) {
     const std::size_t equals = word.find('=');
     if (equals != std::string_view::npos) {
-      attributes.emplace(word.substr(0, equals), word.substr(equals + 1));
-      continue;
+      const std::string_view name = word.substr(0, equals);
+      if (attributes.emplace(name, word.substr(equals + 1)).second) continue;
+      return base::error(Errc::invalid_argument, "{} is given twice", quoted(name));
     }
     const std::optional<std::size_t> operand = parse_operand(word);
     if (!operand || *operand >= before) {
-      return base::error(Errc::invalid_argument, "operand '{}' (there are 0 to {})", word,
-                         before - 1);
+      return base::error(Errc::invalid_argument, "operand {} (there {})", quoted(word),
+                         before == 1 ? "is only 0" : fmt::format("are 0 to {}", before - 1));
     }
     operands.push_back(*operand);
   }
-  return {};
+  if (operands.size() <= kStepOperandsMost) return {};
+  return base::error(Errc::invalid_argument, "{} operands (at most {})", operands.size(),
+                     kStepOperandsMost);
 }
 
 /// A step that can take the `before` values of inputs and of the steps before it.
 Result<PointwiseStep> parse_step(const OpTable& table, std::string_view text, std::size_t before) {
   const std::vector<std::string_view> words = split(text, ' ');
-  if (words.empty()) return base::error(Errc::invalid_argument, "no operator");
+  if (words.empty()) return base::error(Errc::invalid_argument, "it is empty");
   PointwiseStep step;
-  TROUPE_TRY_ASSIGN(step.op, table.find(words.front()));
+  const std::string name = base::shortened(words.front(), base::kQuotedBytesMax);
+  const Result<const OpDef*> op = table.find(name);
+  if (!op.ok()) return base::error(Errc::invalid_argument, "{}", op.status().text());
+  step.op = *op;
+  if (!step.op->pointwise) {
+    return base::error(Errc::invalid_argument, "{} is not element-wise", step.op->name);
+  }
   Attributes attributes;
   TROUPE_TRY(parse_words(std::span(words).subspan(1), before, step.operands, attributes));
   attributes = with_num_args(*step.op, std::move(attributes), step.operands.size());
   TROUPE_TRY_ASSIGN(step.params, parse_params(*step.op, attributes));
-  if (!can_be_step(*step.op, step.params)) {
-    return base::error(Errc::invalid_argument, "{} with these parameters cannot be a step",
-                       step.op->name);
-  }
   const std::size_t wanted = step.op->inputs(step.params).size();
   if (step.operands.size() != wanted) {
-    return base::error(Errc::invalid_argument, "{} takes {} operands, {} are given", step.op->name,
+    return base::error(Errc::invalid_argument, "{} needs {} operand(s), {} given", step.op->name,
                        wanted, step.operands.size());
   }
-  return step;
+  if (can_be_step(*step.op, step.params)) return step;
+  return base::error(Errc::invalid_argument, "{} with these attributes is not element-wise",
+                     step.op->name);
 }
 
 }  // namespace
@@ -93,11 +105,7 @@ bool can_be_step(const OpDef& op, const Params& params) {
 }
 
 bool worth_fusing(base::Device device) {
-  if (device.kind != base::DeviceKind::cuda) return true;
-  const std::vector<gpu::LibraryFacts>& found = gpu::libraries();
-  return std::any_of(found.begin(), found.end(), [](const gpu::LibraryFacts& library) {
-    return library.name == "NVRTC" && library.problem.empty();
-  });
+  return device.kind != base::DeviceKind::cuda || jit::check_compiler(device).ok();
 }
 
 std::string to_text(const PointwiseChain& chain) {
@@ -116,9 +124,16 @@ Result<PointwiseChain> parse_chain(const Params& params) {
   PointwiseChain chain;
   chain.inputs = static_cast<std::size_t>(params.integer("num_args"));
   const std::string& text = params.text("steps");
+  if (text.size() > kChainTextMost) {
+    return base::error(Errc::invalid_argument, "steps: {} bytes (at most {})", text.size(),
+                       kChainTextMost);
+  }
+  if (std::ranges::any_of(text, [](char c) { return c < ' ' || c > '~'; })) {
+    return base::error(Errc::invalid_argument, "steps: {} is not one line of ASCII", quoted(text));
+  }
   const std::vector<std::string_view> steps = split(text, ';');
   if (steps.size() > kChainStepsMost) {
-    return base::error(Errc::invalid_argument, "{} steps (at most {})", steps.size(),
+    return base::error(Errc::invalid_argument, "steps: {} of them (at most {})", steps.size(),
                        kChainStepsMost);
   }
   const OpTable table = OpTable::build();
@@ -126,7 +141,7 @@ Result<PointwiseChain> parse_chain(const Params& params) {
     const std::size_t index = chain.steps.size();
     auto parsed = parse_step(table, step, chain.inputs + index);
     if (!parsed.ok()) {
-      return parsed.status().with_context(fmt::format("steps: '{}'", step));
+      return parsed.status().with_context(fmt::format("step {}, {}", index + 1, quoted(step)));
     }
     chain.steps.push_back(*std::move(parsed));
   }

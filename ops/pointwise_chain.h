@@ -32,13 +32,15 @@ struct PointwiseChain {
 inline constexpr std::size_t kChainInputsMost = 16;
 inline constexpr std::size_t kChainStepsMost = 32;
 inline constexpr std::size_t kStepOperandsMost = 16;
+/// Most bytes of its text.
+inline constexpr std::size_t kChainTextMost = std::size_t{16} << 10;
 
 /// True when a call of `op` can be a step: it has a term, not too many inputs, and attributes that
 /// can be part of a text.
 bool can_be_step(const OpDef& op, const Params& params);
 
-/// False on GPUs where NVRTC cannot be used: there a chain takes no less than its steps one by one,
-/// and more memory.
+/// False on GPUs for which no kernel can be compiled: there a chain takes no less than its steps
+/// one by one, and more memory. Tried once for each device.
 bool worth_fusing(base::Device device);
 
 /// The parameter `steps` of a chain: "exp 0; clip 2 a_max=0.5 a_min=-0.5", an operator, its

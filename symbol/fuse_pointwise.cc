@@ -27,17 +27,22 @@ class PointwiseFusion {
         readers_(graph.nodes.size()),
         heads_(graph.nodes.size()),
         sources_(graph.nodes.size()),
+        last_reader_(numbers_.size(), 0),
+        outside_(numbers_.size()),
         group_of_(graph.nodes.size()) {
     for (const Value head : graph.heads) heads_[node_index(head)] = true;
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      if (graph.nodes[i].is_variable()) outside_[numbers_.begin(i)] = true;
       if (falls_away(i)) {
         sources_[i] = source_of(graph.nodes[i].inputs[0]);
         continue;
       }
       for (const Value input : graph.nodes[i].inputs) {
         readers_[node_index(source_of(input))].push_back(i);
+        last_reader_[source_number(input)] = i;
       }
     }
+    for (const Value head : graph.heads) last_reader_[source_number(head)] = graph.nodes.size();
   }
 
   Graph run() {
@@ -89,7 +94,7 @@ class PointwiseFusion {
       inputs.erase(numbers_.begin(i));
       inputs.merge(values_read(i));
       if (inputs.size() <= ops::kChainInputsMost &&
-          groups_[*group].nodes.size() < ops::kChainStepsMost) {
+          groups_[*group].nodes.size() < ops::kChainStepsMost && !takes_memory(i, *group)) {
         groups_[*group].nodes.push_back(i);
         groups_[*group].inputs = std::move(inputs);
         group_of_[i] = *group;
@@ -113,6 +118,23 @@ class PointwiseFusion {
                        dtypes_[numbers_.begin(last)] == dtypes_[numbers_.begin(i)];
     return alike && std::all_of(readers_[i].begin(), readers_[i].end(), in_group) ? group
                                                                                   : std::nullopt;
+  }
+
+  /// True when more values would live at once with node `i` in the group: a value that vanishes
+  /// makes room for one that lives until the group's last node instead of dying at `i`. More of
+  /// them do no harm where nothing is born between the two nodes.
+  bool takes_memory(std::size_t i, std::size_t group) const {
+    const std::size_t last = groups_[group].nodes.front();
+    const std::set<std::size_t>& held = groups_[group].inputs;
+    const std::set<std::size_t> values = values_read(i);
+    const auto longer = std::ranges::count_if(values, [&](std::size_t v) {
+      return !outside_[v] && last_reader_[v] < last && !held.contains(v);
+    });
+    if (longer <= 1) return false;
+    for (std::size_t k = i + 1; k < last; ++k) {
+      if (!graph_.nodes[k].is_variable() && !sources_[k] && group_of_[k] != group) return true;
+    }
+    return false;
   }
 
   /// The group as one node, its inputs as values of the old graph.
@@ -176,6 +198,8 @@ class PointwiseFusion {
   std::vector<std::vector<std::size_t>> readers_;  // per node
   std::vector<bool> heads_;                        // per node
   std::vector<std::optional<Value>> sources_;      // per node that falls away: what it stands for
+  std::vector<std::size_t> last_reader_;           // per value; past the nodes for heads
+  std::vector<bool> outside_;                      // per value: of a variable
   std::vector<std::optional<std::size_t>> group_of_;
   std::vector<Group> groups_;
 };
@@ -184,6 +208,9 @@ class PointwiseFusion {
 
 Graph fuse_pointwise(const ops::OpTable& table, const Graph& graph, const ValueShapes& shapes,
                      const ValueDTypes& dtypes) {
+  // Readers of what an operator overwrites must stay where they are.
+  const auto assigns = [](const GraphNode& node) { return !node.is_variable() && node.op->assign; };
+  if (std::ranges::any_of(graph.nodes, assigns)) return graph;
   return PointwiseFusion(table, graph, shapes, dtypes).run();
 }
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
@@ -66,6 +69,11 @@ Result<Library> load() {
   if (version(&f.major, &f.minor) != NVRTC_SUCCESS) {
     return base::error(Errc::failed_precondition, "{} tells no version", file.file());
   }
+  // The library opens this one by name when it compiles, and finds it only where the system's
+  // loader looks. Without it compiling fails, which is seen then.
+  const std::filesystem::path folder = std::filesystem::path(file.file()).parent_path();
+  const std::string builtins = fmt::format("libnvrtc-builtins.so.{}.{}", f.major, f.minor);
+  if (!folder.empty()) static_cast<void>(gpu::SharedLibrary::open({(folder / builtins).string()}));
   return f;
 }
 
@@ -127,7 +135,7 @@ class Program {
     code.resize(bytes);
     if (result_ == NVRTC_SUCCESS) result_ = lib_.code(program_, code.data());
     if (result_ == NVRTC_SUCCESS) return code;
-    return base::error(Errc::internal, "NVRTC: {}: {}", lib_.error_text(result_), log());
+    return base::error(Errc::unimplemented, "NVRTC: {}: {}", lib_.error_text(result_), log());
   }
 
  private:
@@ -157,7 +165,11 @@ Result<std::string> code_of(const Library& lib, const std::string& source, int a
   const std::string text = recipe(lib, source, architecture);
   if (std::optional<std::string> kept = kernel_cache().get(text)) return *std::move(kept);
   TROUPE_TRY_ASSIGN(std::string code, Program(lib, source).code_for(architecture));
-  kernel_cache().put(text, code);
+  const Status kept_now = kernel_cache().put(text, code);
+  static std::atomic<bool> told = false;
+  if (!kept_now.ok() && !told.exchange(true)) {
+    base::log_warn("compiled kernels are not kept: {}", kept_now.text());
+  }
   return code;
 }
 
@@ -180,6 +192,12 @@ Result<void*> load_kernel(const std::string&, const char*) {
 }
 #endif
 
+/// What check_compiler() has found, by the device's index.
+struct Tried {
+  base::Mutex mutex;
+  std::map<std::int32_t, Status> answers TROUPE_GUARDED_BY(mutex);
+};
+
 /// The kernels of this process, by recipe and name.
 struct Loaded {
   base::Mutex mutex;
@@ -191,6 +209,20 @@ Loaded& loaded() {
 }
 
 }  // namespace
+
+Status check_compiler(base::Device device) {
+  static Tried all;
+  const base::MutexLock lock(all.mutex);
+  const auto found = all.answers.find(device.index);
+  if (found != all.answers.end()) return found->second;
+  const Status answer =
+      CompiledKernel::make("extern \"C\" __global__ void nothing() {}", "nothing", device).status();
+  if (!answer.ok()) {
+    base::log_info("{}: no kernels are compiled for it: {}", device.to_string(), answer.text());
+  }
+  all.answers.emplace(device.index, answer);
+  return answer;
+}
 
 Result<std::string> compile(const std::string& source, int major, int minor) {
   TROUPE_TRY_ASSIGN(const Library* const lib, usable_library());

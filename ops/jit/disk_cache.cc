@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file is named by the hash of the text and holds the hash of text and kernel, then the kernel.
-// Who may write in the folder decides what devices run: so it must be its owner's alone, and
-// nobody else's files in it are read.
+// Folder and file are opened first and looked at then, so that nobody can exchange them between.
 #include "ops/jit/disk_cache.h"
 
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <iterator>
+#include <cerrno>
+#include <limits>
 #include <span>
 #include <system_error>
 
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mutex.h"
@@ -19,8 +21,19 @@
 namespace troupe::ops::jit {
 namespace {
 
-constexpr std::uint64_t kBytesMax = 64 << 20;
+using base::Descriptor;
+using base::Errc;
+using base::Status;
+
 constexpr std::size_t kDigits = 64;
+constexpr std::string_view kSuffix = ".kernel";
+
+/// True for what belongs to this user, who alone may write to it.
+bool is_own(const Descriptor& opened) {
+  struct stat found = {};
+  return fstat(opened.get(), &found) == 0 && found.st_uid == geteuid() &&
+         (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
 
 std::string checksum(std::string_view text, std::string_view kernel) {
   base::Sha256 hash;
@@ -30,11 +43,83 @@ std::string checksum(std::string_view text, std::string_view kernel) {
   return base::to_hex(hash.finish());
 }
 
-/// True for a file or folder of this user in which nobody else can write, and no symbolic link.
-bool is_own(const std::filesystem::path& path) {
-  struct stat found = {};
-  return lstat(path.c_str(), &found) == 0 && !S_ISLNK(found.st_mode) && found.st_uid == geteuid() &&
-         (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+std::string name_of(std::string_view text) {
+  return base::to_hex(base::sha256(text)) + std::string(kSuffix);
+}
+
+/// Without slashes at the end, behind which a link would be followed.
+std::filesystem::path trimmed(std::filesystem::path folder) {
+  while (!folder.empty() && !folder.has_filename() && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  return folder;
+}
+
+Status make_own_folders(const std::filesystem::path& folder) {
+  std::error_code problem;
+  if (folder.empty() || std::filesystem::exists(folder, problem)) return {};
+  TROUPE_TRY(make_own_folders(folder.parent_path()));
+  if (mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return {};
+  return base::file_error(folder, "make", errno);
+}
+
+Status open_folder(const std::filesystem::path& folder, Descriptor& opened) {
+  opened.reset(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!opened.open()) return base::file_error(folder, "open as a folder", errno);
+  if (is_own(opened)) return {};
+  return base::error(Errc::permission_denied,
+                     "{}: others may write there, or it is not this user's", folder.string());
+}
+
+/// All bytes, at most those of a kernel and its checksum.
+std::optional<std::string> read_all(const Descriptor& file) {
+  std::string content(kDigits + DiskCache::kBytesMost + 1, '\0');
+  std::size_t size = 0;
+  while (size < content.size()) {
+    const ssize_t got = read(file.get(), content.data() + size, content.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  if (size < kDigits || size == content.size()) return std::nullopt;
+  content.resize(size);
+  return content;
+}
+
+bool write_all(const Descriptor& file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = write(file.get(), bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
+/// Removes what was used longest ago until there is room for one more file.
+void make_room(const std::filesystem::path& folder, const Descriptor& opened) {
+  while (true) {
+    std::error_code problem;
+    std::filesystem::directory_iterator entry(folder, problem);
+    std::size_t files = 0;
+    std::string oldest;
+    timespec since = {std::numeric_limits<time_t>::max(), 0};
+    for (; !problem && entry != std::filesystem::directory_iterator(); entry.increment(problem)) {
+      const std::string name = entry->path().filename().string();
+      struct stat found = {};
+      if (fstatat(opened.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
+      ++files;
+      const timespec& at = found.st_mtim;
+      if (at.tv_sec > since.tv_sec || (at.tv_sec == since.tv_sec && at.tv_nsec >= since.tv_nsec)) {
+        continue;
+      }
+      since = at;
+      oldest = name;
+    }
+    if (files < DiskCache::kFilesMost || oldest.empty()) return;
+    if (unlinkat(opened.get(), oldest.c_str(), 0) != 0 && errno != ENOENT) return;
+  }
 }
 
 /// The process's folder.
@@ -42,58 +127,61 @@ struct Folder {
   base::Mutex mutex;
   std::filesystem::path path TROUPE_GUARDED_BY(mutex);
 };
-Folder& folder() {
+Folder& process_folder() {
   static Folder set;
   return set;
 }
 
-bool has_room(const std::filesystem::path& folder) {
-  std::error_code problem;
-  std::filesystem::directory_iterator entry(folder, problem);
-  int files = 0;
-  for (; !problem && entry != std::filesystem::directory_iterator(); entry.increment(problem)) {
-    if (++files >= DiskCache::kFilesMost) return false;
-  }
-  return !problem;
-}
-
 }  // namespace
 
-std::filesystem::path DiskCache::file_of(std::string_view text) const {
-  return folder_ / (base::to_hex(base::sha256(text)) + ".kernel");
-}
-
 std::optional<std::string> DiskCache::get(std::string_view text) const {
-  if (folder_.empty() || !is_own(folder_)) return std::nullopt;
-  const std::filesystem::path file = file_of(text);
-  if (!is_own(file)) return std::nullopt;
-  base::Result<std::string> content =
-      base::read_text_file(file, kBytesMax, base::FileKind::no_link);
-  if (!content.ok() || content->size() < kDigits) return std::nullopt;
+  if (folder_.empty()) return std::nullopt;
+  Descriptor folder;
+  if (!open_folder(trimmed(folder_), folder).ok()) return std::nullopt;
+  // O_NONBLOCK: what stands there may be a pipe.
+  const Descriptor file(
+      openat(folder.get(), name_of(text).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.open() || !is_own(file)) return std::nullopt;
+  const std::optional<std::string> content = read_all(file);
+  if (!content) return std::nullopt;
   std::string kernel = content->substr(kDigits);
   if (content->substr(0, kDigits) != checksum(text, kernel)) return std::nullopt;
+  static_cast<void>(futimens(file.get(), nullptr));  // it was used
   return kernel;
 }
 
-void DiskCache::put(std::string_view text, std::string_view kernel) const {
-  if (folder_.empty() || kernel.size() > kBytesMax - kDigits) return;
-  if (!base::make_folder(folder_, base::FileMode::secret).ok()) return;
-  if (!is_own(folder_) || !has_room(folder_)) return;
-  std::string content = checksum(text, kernel);
-  content += kernel;
-  // What cannot be kept is compiled again: nothing to tell anybody.
-  static_cast<void>(base::write_file_atomically(file_of(text), std::as_bytes(std::span(content)),
-                                                base::FileMode::secret, base::LinkRule::replace));
+Status DiskCache::put(std::string_view text, std::string_view kernel) const {
+  if (folder_.empty()) return {};
+  if (kernel.size() > kBytesMost) {
+    return base::error(Errc::resource_exhausted, "a kernel of {} bytes (at most {})", kernel.size(),
+                       kBytesMost);
+  }
+  const std::filesystem::path path = trimmed(folder_);
+  TROUPE_TRY(make_own_folders(path));
+  Descriptor folder;
+  TROUPE_TRY(open_folder(path, folder));
+  make_room(path, folder);
+  // Complete before it has its name; a crash leaves at most a file that nobody reads.
+  const std::string name = name_of(text), unfinished = fmt::format("{}.{}", name, getpid());
+  static_cast<void>(unlinkat(folder.get(), unfinished.c_str(), 0));
+  const Descriptor file(openat(folder.get(), unfinished.c_str(),
+                               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  const bool kept = file.open() && write_all(file, checksum(text, kernel) + std::string(kernel)) &&
+                    renameat(folder.get(), unfinished.c_str(), folder.get(), name.c_str()) == 0;
+  if (kept) return {};
+  const int problem = errno;
+  static_cast<void>(unlinkat(folder.get(), unfinished.c_str(), 0));
+  return base::file_error(path / name, "write", problem);
 }
 
-void set_kernel_cache(std::filesystem::path path) {
-  const base::MutexLock lock(folder().mutex);
-  folder().path = std::move(path);
+void set_kernel_cache(std::filesystem::path folder) {
+  const base::MutexLock lock(process_folder().mutex);
+  process_folder().path = std::move(folder);
 }
 
 DiskCache kernel_cache() {
-  const base::MutexLock lock(folder().mutex);
-  return DiskCache(folder().path);
+  const base::MutexLock lock(process_folder().mutex);
+  return DiskCache(process_folder().path);
 }
 
 }  // namespace troupe::ops::jit

@@ -16,19 +16,15 @@ base::Status infer(const Params& params, std::vector<Shape>& inputs, std::vector
   return infer_same_shape(params, inputs, outputs);
 }
 
-bool maps_zero_to_zero(const Params& params) {
-  const PointwiseChain chain = chain_of(params);
-  for (const PointwiseStep& step : chain.steps) {
-    if (!step.op->maps_zero_to_zero || !step.op->maps_zero_to_zero(step.params)) return false;
-  }
-  return true;
-}
-
-KernelDef chain_kernel(std::string name, ChainForm form) {
-  return {name, [name, form](const OpCall& call) -> base::Result<std::unique_ptr<Kernel>> {
-            TROUPE_TRY(with_floating(call.outputs[0].dtype, [](auto) { return base::Status(); }));
-            return make_chain_kernel(name, call, form);
-          }};
+KernelDef chain_kernel(const std::string& name, ChainForm form) {
+  KernelDef kernel{
+      name, [name, form](const OpCall& call) -> base::Result<std::unique_ptr<Kernel>> {
+        TROUPE_TRY(with_real(call.outputs[0].dtype, [](auto) { return base::Status(); }));
+        return make_chain_kernel(name, call, form);
+      }};
+  kernel.seconds = [form](const OpCall& call) { return chain_seconds(call, form); };
+  kernel.takes_16_bits = true;
+  return kernel;
 }
 
 Sample sample(std::string title, std::size_t inputs, std::string steps) {
@@ -44,6 +40,10 @@ std::vector<Sample> samples() {
       sample("one step", 1, "square 0"),
       sample("zero to zero", 3,
              "multiply_elemwise 0 1; add_elemwise 3 2; activation 4 act_type=relu; square 5"),
+      sample(
+          "zero to zero by products", 2,
+          "add_scalar 0 scalar=3; clip 2 a_min=0 a_max=6; multiply_elemwise 3 0; multiply_scalar "
+          "4 scalar=0.16666667; activation 1 act_type=sigmoid; multiply 6 1; add_elemwise 5 7"),
       sample("every input late", 3, "negate 0; subtract_elemwise 3 1; add_n 2 4 0 1"),
       sample("functions", 2,
              "exp 0; log 1; sqrt 0; divide_elemwise 2 4; subtract 5 3; clip 6 a_min=-1 a_max=2.5"),
@@ -85,22 +85,26 @@ OpDef definition() {
   op.name = "fused_pointwise";
   op.doc =
       "A chain of element-wise operators in one pass over memory. `steps` lists them between "
-      "semicolons: the operator's name, its operands and its attributes, as in `exp 0; clip 2 "
-      "a_min=-0.5 a_max=0.5`. Operands below `num_args` are inputs, the next numbers are the "
-      "steps. "
-      "All tensors have one shape; the last step's result is the output. Binding puts neighbouring "
-      "element-wise operators together. The bits are those of the operators one by one, but that "
-      "tensors of 16 bits are rounded once, behind the last step.";
+      "semicolons: the operator's name, its operands and its attributes. Operands below `num_args` "
+      "are inputs, the next numbers are the steps: with one input, `exp 0; clip 1 a_min=-0.5 "
+      "a_max=0.5` is `clip(exp(data0))`. Steps may be add, subtract, multiply and divide of two "
+      "tensors or with a number, add_n, negate, square, sqrt, exp, log, clip, activation, "
+      "leaky_relu but prelu, silu, copy, stop_gradient, and the gradients of these; at most 32, "
+      "with at most 16 operands each. All tensors have one shape and one floating dtype; the last "
+      "step's result is the output. When a network is bound, neighbouring element-wise operators "
+      "become such chains by themselves, so nobody needs to write one. The bits are those of the "
+      "operators one by one, but tensors of 16 bits are rounded once, behind the last step. It has "
+      "no gradient.";
   op.params = {{"num_args", ParamType::integer, std::nullopt, "Number of inputs.", 1,
                 static_cast<double>(kChainInputsMost)},
-               {.name = "steps", .type = ParamType::text, .doc = "The chain."}};
+               {.name = "steps", .type = ParamType::text, .doc = "The chain, at most 16 KiB."}};
   op.inputs = numbered_names("data");
   op.outputs = names({"out"});
   op.infer_shape = infer;
   op.mixed = MixedPrecision::wide;
   for (int i = 0; i < static_cast<int>(kChainInputsMost); ++i) op.in_place.emplace_back(i, 0);
   op.elementwise = true;
-  op.maps_zero_to_zero = maps_zero_to_zero;
+  op.maps_zero_to_zero = [](const Params& params) { return maps_zero_to_zero(chain_of(params)); };
   op.flops = [](const OpCall& call) {
     return static_cast<double>(chain_of(call.params).steps.size()) *
            static_cast<double>(call.outputs[0].shape.elements());

@@ -34,13 +34,17 @@ class CompiledChain final : public Kernel {
                                                 jit::kPointwiseKernel, call.device));
     auto kernel = std::unique_ptr<CompiledChain>(new CompiledChain(std::move(compiled)));
     kernel->inputs_ = chain.inputs;
+    for (const PointwiseStep& step : chain.steps) {
+      kernel->name_ += (kernel->name_.empty() ? "nvrtc(" : ", ") + step.op->name;
+    }
+    kernel->name_ += ")";
     kernel->layout_ = std::move(layout);
     for (const double number : jit::chain_numbers(chain)) kernel->add_number(dtype, number);
     if (kernel->numbers_.empty()) kernel->add_number(dtype, 0);
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
-  std::string name() const override { return "nvrtc"; }
+  std::string name() const override { return name_; }
   std::vector<base::Layout> input_layouts() const override { return {inputs_, layout_}; }
   std::vector<base::Layout> output_layouts() const override { return {layout_}; }
 
@@ -92,6 +96,7 @@ class CompiledChain final : public Kernel {
   }
 
   jit::CompiledKernel compiled_;
+  std::string name_;  // "nvrtc(exp, clip)"
   std::size_t inputs_ = 0;
   base::Layout layout_;
   std::vector<std::byte> numbers_;

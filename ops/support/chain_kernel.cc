@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "ops/pointwise_chain.h"
+#include "ops/roofline.h"
 #include "ops/support/flat_kernel.h"
 #include "ops/table.h"
 
@@ -38,6 +40,9 @@ struct PlannedStep {
   std::shared_ptr<const Kernel> whole = {},
                                 rest = {};  ///< for a block; for the last one's elements
   std::size_t place = kOutput;
+
+  /// One of the two; null for empty tensors.
+  const Kernel* kernel() const { return whole ? whole.get() : rest.get(); }
 };
 
 /// Steps with a copy in front of what the last one may not find overwritten: where an input and the
@@ -96,7 +101,11 @@ std::size_t plan_places(std::size_t inputs, std::vector<PlannedStep>& steps) {
   return busy_until.size();
 }
 
-/// What makes the kernel that the operator would have by itself.
+/// Its kernels lead a team, and so run in no parallel region.
+constexpr std::string_view kLeader = "onednn";
+
+/// What makes the kernel that the operator would have by itself, unless that one would have the
+/// runtime let a larger team's threads go (base::teams_stay).
 Result<const KernelDef*> step_maker(const OpCall& call, ChainForm form) {
   if (form == ChainForm::device) {  // asked about on the host, too
     for (const KernelDef& candidate : call.op->kernels) {
@@ -105,16 +114,44 @@ Result<const KernelDef*> step_maker(const OpCall& call, ChainForm form) {
     return base::error(Errc::unimplemented, "{} has no kernel for GPUs", call.op->name);
   }
   TROUPE_TRY_ASSIGN(const std::vector<Offer> list, offers(call));
-  return list.front().maker;
+  const bool any = call.team > 1 || base::teams_stay();
+  const auto first = std::ranges::find_if(
+      list, [any](const Offer& offer) { return any || offer.maker->name != kLeader; });
+  return (first == list.end() ? list.front() : *first).maker;
+}
+
+/// The step's result for single elements, by its reference kernel; NaN where that fails.
+float value_of(const PointwiseStep& step, const std::vector<float>& values) {
+  OpCall call;
+  call.op = step.op;
+  call.params = step.params;
+  call.inputs.assign(step.operands.size(), {base::DType::f32, Shape{1}, {}, false});
+  call.outputs = {call.inputs.front()};
+  call.reference_only = true;
+  std::vector<TensorView> inputs(step.operands.size());
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    // Kernels write no input.
+    inputs[k].data = const_cast<float*>(&values[step.operands[k]]);
+    inputs[k].shape = Shape{1};
+  }
+  float result = std::numeric_limits<float>::quiet_NaN();
+  TensorView output = inputs.front();
+  output.data = &result;
+  const auto kernel = prepare(call);
+  if (!kernel.ok()) return result;
+  KernelContext context;
+  context.inputs = inputs;
+  context.outputs = {&output, 1};
+  const Status done = (*kernel)->run(context);
+  return done.ok() ? result : std::numeric_limits<float>::quiet_NaN();
 }
 
 class ChainKernel final : public Kernel {
  public:
-  static Result<std::unique_ptr<Kernel>> make(std::string name, const OpCall& call,
+  static Result<std::unique_ptr<Kernel>> make(const std::string& name, const OpCall& call,
                                               ChainForm form) {
     TROUPE_TRY_ASSIGN(const base::Layout layout, common_layout(call));
     auto kernel = std::make_unique<ChainKernel>();
-    kernel->name_ = std::move(name);
     kernel->layout_ = layout;
     const base::DType dtype = call.outputs[0].dtype;
     const bool narrow = base::is_16_bit(dtype);
@@ -130,6 +167,7 @@ class ChainKernel final : public Kernel {
     kernel->places_ = plan_places(kernel->inputs_, kernel->steps_);
     TROUPE_TRY(kernel->choose(call, form));
     TROUPE_TRY(kernel->prepare_steps(call));
+    kernel->name_ = kernel->describe(name);
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
@@ -138,6 +176,12 @@ class ChainKernel final : public Kernel {
   std::vector<base::Layout> output_layouts() const override { return {layout_}; }
   std::size_t scratch_bytes() const override {
     return static_cast<std::size_t>(parts_) * part_bytes();
+  }
+
+  bool keeps_sample_bits() const override {
+    return std::ranges::all_of(steps_, [](const PlannedStep& step) {
+      return !step.kernel() || step.kernel()->keeps_sample_bits();
+    });
   }
 
   Status run(const KernelContext& context) const override {
@@ -159,21 +203,22 @@ class ChainKernel final : public Kernel {
 
   /// Makers of the steps' kernels, and from them the size of blocks and who takes them.
   Status choose(const OpCall& call, ChainForm form) {
-    bool leads = false;
+    bool together = false;
     for (PlannedStep& planned : steps_) {
       OpCall step = call_on_rows(call, planned, std::max<std::int64_t>(count_, 1), call.team);
       step.reference_only = form == ChainForm::reference;
       TROUPE_TRY_ASSIGN(planned.maker, step_maker(step, form));
-      leads = leads || planned.maker->name == "onednn";  // which runs in no parallel region
+      together = together || planned.maker->name == kLeader;
     }
     if (form == ChainForm::device) {
       block_ = std::max<std::int64_t>(count_, 1);
-    } else if (leads) {
-      block_ = kTeamBlockBytes / size_ * std::max(call.team, 1);
+    } else if (together) {
+      block_ = kTeamBlockBytes / wide_size() * std::max(call.team, 1);
       step_team_ = call.team;
     } else {
-      block_ = kBlockBytes / size_;
-      parts_ = std::clamp<std::int64_t>(call.team, 1, kPartsMost);
+      block_ = kBlockBytes / wide_size();
+      const std::int64_t most = std::min(kPartsMost, (count_ + block_ - 1) / block_);
+      parts_ = std::clamp<std::int64_t>(call.team, 1, std::max<std::int64_t>(most, 1));
     }
     return {};
   }
@@ -196,6 +241,17 @@ class ChainKernel final : public Kernel {
       }
     }
     return {};
+  }
+
+  /// "blocks(exp simd, clip reference)".
+  std::string describe(const std::string& form) const {
+    std::string text;
+    for (const PlannedStep& planned : steps_) {
+      if (!text.empty()) text += ", ";
+      text += planned.step.op->name;
+      if (planned.kernel() != nullptr) text += " " + planned.kernel()->name();
+    }
+    return form + "(" + text + ")";
   }
 
   base::DType dtype_of(std::size_t operand) const {
@@ -267,8 +323,9 @@ class ChainKernel final : public Kernel {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   std::size_t place_bytes() const {
-    return aligned(static_cast<std::size_t>(std::min(block_, count_)) * base::dtype_size(wide_));
+    return aligned(static_cast<std::size_t>(std::min(block_, count_) * wide_size()));
   }
+  std::int64_t wide_size() const { return static_cast<std::int64_t>(base::dtype_size(wide_)); }
   std::size_t part_bytes() const { return places_ * place_bytes() + step_scratch_; }
 
   std::string name_;
@@ -284,9 +341,45 @@ class ChainKernel final : public Kernel {
 
 }  // namespace
 
-Result<std::unique_ptr<Kernel>> make_chain_kernel(std::string name, const OpCall& call,
+bool maps_zero_to_zero(const PointwiseChain& chain) {
+  std::vector<bool> zero(chain.inputs, true);  // of inputs and steps, by every kernel
+  std::vector<float> values(chain.inputs, 0.0F);
+  for (const PointwiseStep& step : chain.steps) {
+    const auto is_zero = [&zero](std::size_t operand) { return zero[operand]; };
+    const auto is_finite = [&values](std::size_t operand) {
+      return std::isfinite(values[operand]);
+    };
+    const bool keeps = step.op->maps_zero_to_zero && step.op->maps_zero_to_zero(step.params);
+    const bool product = step.op->name == "multiply" || step.op->name == "multiply_elemwise";
+    zero.push_back((keeps && std::ranges::all_of(step.operands, is_zero)) ||
+                   (product && std::ranges::any_of(step.operands, is_zero) &&
+                    std::ranges::all_of(step.operands, is_finite)));
+    values.push_back(zero.back() ? 0.0F : value_of(step, values));
+  }
+  return zero.back();
+}
+
+double chain_seconds(const OpCall& call, ChainForm form) {
+  double slow = 0.0;
+  for (const PointwiseStep& step : chain_of(call.params).steps) {
+    OpCall own;
+    own.op = step.op;
+    own.params = step.params;
+    own.inputs.assign(step.operands.size(), call.outputs.front());
+    own.outputs = {call.outputs.front()};
+    own.team = call.team;
+    const KernelDef& reference = step.op->kernels.back();
+    const bool alone = std::ranges::all_of(step.op->kernels, [&reference](const KernelDef& each) {
+      return each.on_gpus || &each == &reference;
+    });
+    if (alone || form == ChainForm::reference) slow += reference.rule_seconds(own);
+  }
+  return std::max(roofline_seconds(call), slow);
+}
+
+Result<std::unique_ptr<Kernel>> make_chain_kernel(const std::string& name, const OpCall& call,
                                                   ChainForm form) {
-  return ChainKernel::make(std::move(name), call, form);
+  return ChainKernel::make(name, call, form);
 }
 
 }  // namespace troupe::ops

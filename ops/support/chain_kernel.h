@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ops/kernel.h"
+#include "ops/pointwise_chain.h"
 
 namespace troupe::ops {
 
@@ -17,10 +18,19 @@ enum class ChainForm : std::uint8_t {
   device,     ///< kernels for GPUs, each over the whole of its tensors
 };
 
-/// The kernel of a call of fused_pointwise. Same bits as the operators one by one. Of results
-/// between steps it keeps as many as are needed at once in scratch memory: of blocks or, in
-/// ChainForm::device, of whole tensors. Between steps, tensors of 16 bits are f32.
-base::Result<std::unique_ptr<Kernel>> make_chain_kernel(std::string name, const OpCall& call,
+/// The kernel of a call of fused_pointwise; its name shows the steps and their kernels. Same bits
+/// as the operators one by one. Of results between steps it keeps as many as are needed at once in
+/// scratch memory: of blocks or, in ChainForm::device, of whole tensors. Between steps, tensors of
+/// 16 bits are f32.
+base::Result<std::unique_ptr<Kernel>> make_chain_kernel(const std::string& name, const OpCall& call,
                                                         ChainForm form);
+
+/// What the call takes by rule: one pass over memory, or, where that is longer, the steps that have
+/// no other kernel than the reference's.
+double chain_seconds(const OpCall& call, ChainForm form);
+
+/// True where the chain is zero if all its inputs are, by every kernel: steps that map zero to
+/// zero, and products of zero and a number that is finite there (x * sigmoid(x)).
+bool maps_zero_to_zero(const PointwiseChain& chain);
 
 }  // namespace troupe::ops

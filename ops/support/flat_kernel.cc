@@ -23,11 +23,11 @@ Status for_each_tensor(const OpCall& call, F&& f) {
 
 /// An error unless the call can run flat over buffers of this layout.
 Status check_flat(const OpCall& call, const Layout& layout) {
-  if (layout.kind != Layout::Kind::blocked || !call.op->elementwise ||
-      !call.op->maps_zero_to_zero || !call.op->maps_zero_to_zero(call.params)) {
+  const auto dense_only = [&layout] {
     return base::error(Errc::unimplemented, "needs dense tensors, got {}", layout.to_string());
-  }
-  return for_each_tensor(call, [&](const TensorDesc& desc) -> Status {
+  };
+  if (layout.kind != Layout::Kind::blocked || !call.op->elementwise) return dense_only();
+  TROUPE_TRY(for_each_tensor(call, [&](const TensorDesc& desc) -> Status {
     if (!desc.any_layout && desc.layout != layout) {
       return base::error(Errc::unimplemented, "layouts {} and {} are mixed",
                          desc.layout.to_string(), layout.to_string());
@@ -36,7 +36,11 @@ Status check_flat(const OpCall& call, const Layout& layout) {
       return base::error(Errc::unimplemented, "broadcasting needs dense tensors");
     }
     return {};
-  });
+  }));
+  const base::Shape& shape = call.outputs.front().shape;
+  if (layout.buffer_bytes(shape, 1) == shape.elements()) return {};  // no padding
+  const bool keeps_zero = call.op->maps_zero_to_zero && call.op->maps_zero_to_zero(call.params);
+  return keeps_zero ? Status() : dense_only();
 }
 
 }  // namespace

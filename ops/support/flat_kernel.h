@@ -11,8 +11,9 @@
 namespace troupe::ops {
 
 /// The layout that all tensors of a call share or are free to take. Dense always fits; a blocked
-/// one fits element-wise operators that map zero to zero, with equal shapes. Else unimplemented.
-/// Where all are free, a blocked layout that one of them has now goes before dense.
+/// one fits element-wise operators, with equal shapes; where it has padding, only such that map
+/// zero to zero. Else unimplemented. Where all are free, a blocked layout that one of them has now
+/// goes before dense.
 base::Result<base::Layout> common_layout(const OpCall& call);
 
 /// A kernel that runs over the memory of the outputs from start to end, in common_layout(). `run`

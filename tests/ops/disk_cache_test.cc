@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -28,21 +29,21 @@ const std::string kKernel("machine code \0 with any bytes", 29);
 TEST_CASE("a kernel is found for exactly its text, by any cache of the folder") {
   const TestFolder folder("kernels");
   const fs::path path = folder.path() / "made" / "here";
-  DiskCache(path).put("source", kKernel);
+  CHECK(DiskCache(path).put("source", kKernel).ok());
   CHECK(DiskCache(path).get("source") == kKernel);
   CHECK_FALSE(DiskCache(path).get("source "));
   CHECK_FALSE(DiskCache(path).get(""));
   CHECK(files_in(path).size() == 1);
-  DiskCache(path).put("source", "another");
+  CHECK(DiskCache(path).put("source", "another").ok());
   CHECK(DiskCache(path).get("source") == "another");
-  DiskCache(path).put("empty", "");
+  CHECK(DiskCache(path).put("empty", "").ok());
   CHECK(DiskCache(path).get("empty") == "");
 }
 
 TEST_CASE("a damaged file counts as missing, and is made anew") {
   const TestFolder folder("kernels");
   const DiskCache cache(folder.path() / "kernels");
-  cache.put("source", kKernel);
+  CHECK(cache.put("source", kKernel).ok());
   const fs::path file = files_in(folder.path() / "kernels").front();
   const std::string whole = base::read_text_file(file, 1 << 20).value();
   REQUIRE(whole.size() > kKernel.size());
@@ -54,10 +55,10 @@ TEST_CASE("a damaged file counts as missing, and is made anew") {
     std::ofstream(file, std::ios::binary) << whole.substr(0, i);
     CHECK_FALSE(cache.get("source"));
   }
-  cache.put("source", kKernel);
+  CHECK(cache.put("source", kKernel).ok());
   CHECK(cache.get("source") == kKernel);
   // The file of another text, under this one's name.
-  cache.put("other", "other kernel");
+  CHECK(cache.put("other", "other kernel").ok());
   for (const fs::path& each : files_in(folder.path() / "kernels")) {
     if (each != file) fs::copy_file(each, file, fs::copy_options::overwrite_existing);
   }
@@ -68,18 +69,18 @@ TEST_CASE("what others could have written is neither read nor written") {
   const TestFolder folder("kernels");
   const fs::path path = folder.path() / "kernels";
   const DiskCache cache(path);
-  cache.put("source", kKernel);
+  CHECK(cache.put("source", kKernel).ok());
   const fs::path file = files_in(path).front();
   SECTION("a folder in which others may write") {
     REQUIRE(chmod(path.c_str(), 0777) == 0);
     CHECK_FALSE(cache.get("source"));
-    cache.put("more", kKernel);
+    CHECK(cache.put("more", kKernel).code() == base::Errc::permission_denied);
     CHECK(files_in(path).size() == 1);
   }
   SECTION("a file that others may write") {
     REQUIRE(chmod(file.c_str(), 0666) == 0);
     CHECK_FALSE(cache.get("source"));
-    cache.put("source", kKernel);
+    CHECK(cache.put("source", kKernel).ok());
     CHECK(cache.get("source") == kKernel);
   }
   SECTION("a link to a file") {
@@ -87,7 +88,7 @@ TEST_CASE("what others could have written is neither read nor written") {
     fs::rename(file, elsewhere);
     fs::create_symlink(elsewhere, file);
     CHECK_FALSE(cache.get("source"));
-    cache.put("source", "new");
+    CHECK(cache.put("source", "new").ok());
     CHECK(cache.get("source") == "new");
     CHECK(base::read_text_file(elsewhere, 1 << 20).value().ends_with(kKernel));
   }
@@ -95,20 +96,66 @@ TEST_CASE("what others could have written is neither read nor written") {
     const fs::path link = folder.path() / "link";
     fs::create_directory_symlink(path, link);
     CHECK_FALSE(DiskCache(link).get("source"));
+    CHECK_FALSE(DiskCache(link.string() + "//").get("source"));
+    CHECK_FALSE(DiskCache(link).put("more", kKernel).ok());
   }
+}
+
+TEST_CASE("folders are made for this user alone, and a pipe or a folder is no kernel") {
+  const TestFolder folder("kernels");
+  const fs::path path = folder.path() / "a" / "b";
+  const mode_t before = umask(0);
+  CHECK(DiskCache(path).put("source", kKernel).ok());
+  umask(before);
+  for (const fs::path& each : {path, path.parent_path(), files_in(path).front()}) {
+    struct stat found = {};
+    REQUIRE(stat(each.c_str(), &found) == 0);
+    CHECK((found.st_mode & 077) == 0);
+  }
+  const fs::path file = files_in(path).front();
+  fs::remove(file);
+  REQUIRE(mkfifo(file.c_str(), 0600) == 0);
+  CHECK_FALSE(DiskCache(path).get("source"));
+  fs::remove(file);
+  fs::create_directory(file);
+  CHECK_FALSE(DiskCache(path).get("source"));
+  CHECK_FALSE(DiskCache(path).put("source", kKernel).ok());
+  CHECK(files_in(path).size() == 1);  // nothing unfinished stays
+}
+
+TEST_CASE("what was not used for longest makes room, and no kernel is too large") {
+  const TestFolder folder("kernels");
+  const DiskCache cache(folder.path());
+  CHECK(cache.put("used", kKernel).ok());
+  CHECK(cache.put("unused", kKernel).ok());
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const fs::path& file : files_in(folder.path())) fs::last_write_time(file, long_ago);
+  CHECK(cache.get("used"));
+  for (std::size_t i = 2; i < DiskCache::kFilesMost; ++i) {
+    std::ofstream(folder.path() / std::to_string(i)) << "something else";
+  }
+  CHECK(cache.put("new", kKernel).ok());
+  CHECK(files_in(folder.path()).size() == DiskCache::kFilesMost);
+  CHECK(cache.get("used"));
+  CHECK(cache.get("new"));
+  CHECK_FALSE(cache.get("unused"));
+  const std::string large(DiskCache::kBytesMost, 'x');
+  CHECK(cache.put("large", large).ok());
+  CHECK(cache.get("large") == large);
+  CHECK(cache.put("large", large + "x").code() == base::Errc::resource_exhausted);
 }
 
 TEST_CASE("without a folder, or where none can be, nothing is kept and nothing fails") {
   const TestFolder folder("kernels");
-  DiskCache("").put("source", kKernel);
+  CHECK(DiskCache("").put("source", kKernel).ok());
   CHECK_FALSE(DiskCache("").get("source"));
   std::ofstream(folder.path() / "file") << "no folder";
   const DiskCache blocked(folder.path() / "file");
-  blocked.put("source", kKernel);
+  CHECK_FALSE(blocked.put("source", kKernel).ok());
   CHECK_FALSE(blocked.get("source"));
   CHECK_FALSE(kernel_cache().get("source"));
   set_kernel_cache(folder.path() / "process");
-  kernel_cache().put("source", kKernel);
+  CHECK(kernel_cache().put("source", kKernel).ok());
   CHECK(kernel_cache().get("source") == kKernel);
   set_kernel_cache("");
   CHECK_FALSE(kernel_cache().get("source"));

@@ -3,10 +3,12 @@
 // of its steps.
 #include "ops/pointwise_chain.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
+#include "ops/support/chain_kernel.h"
 #include "tests/ops/cases.h"
 #include "tests/support/catch.h"
 
@@ -50,25 +52,31 @@ TEST_CASE("a chain's text says what it was made from") {
 TEST_CASE("steps that make no sense are refused by name") {
   using Catch::Contains;
   CHECK(refusal("exp 0; multiply_elemwise 1 2").empty());
-  CHECK_THAT(refusal(""), Contains("no operator"));
-  CHECK_THAT(refusal("exp 0;"), Contains("no operator"));
-  CHECK_THAT(refusal("exq 0"), Contains("'exq 0'") && Contains("exp"));
+  CHECK_THAT(refusal(""), Contains("step 1, ''") && Contains("it is empty"));
+  CHECK_THAT(refusal("exp 0;"), Contains("step 2, ''") && Contains("it is empty"));
+  CHECK_THAT(refusal("exq 0"), Contains("step 1, 'exq 0'") && Contains("did you mean 'exp'"));
   CHECK_THAT(refusal("exp 2"), Contains("operand '2' (there are 0 to 1)"));
-  CHECK_THAT(refusal("exp 0; exp 3"), Contains("'exp 3'") && Contains("0 to 2"));
+  CHECK_THAT(refusal("exp 0; exp 3"), Contains("step 2, 'exp 3'") && Contains("0 to 2"));
   CHECK_THAT(refusal("exp -1"), Contains("operand '-1'"));
   CHECK_THAT(refusal("exp 99999999999999999999999"), Contains("operand"));
-  CHECK_THAT(refusal("exp"), Contains("takes 1 operands, 0 are given"));
-  CHECK_THAT(refusal("exp 0 1"), Contains("takes 1 operands, 2 are given"));
+  CHECK_THAT(refusal("exp"), Contains("needs 1 operand(s), 0 given"));
+  CHECK_THAT(refusal("exp 0 1"), Contains("needs 1 operand(s), 2 given"));
   CHECK_THAT(refusal("exp 0 speed=3"), Contains("speed"));
   CHECK_THAT(refusal("clip 0 a_min=x a_max=1"), Contains("a_min"));
-  CHECK_THAT(refusal("softmax 0"), Contains("softmax") && Contains("cannot be a step"));
-  CHECK_THAT(refusal("leaky_relu 0 1 act_type=prelu"), Contains("cannot be a step"));
-  CHECK_THAT(refusal("fused_pointwise 0 num_args=1 steps=x"), Contains("cannot be a step"));
+  CHECK_THAT(refusal("clip 0 a_min=1 a_min=2 a_max=3"), Contains("'a_min' is given twice"));
+  CHECK_THAT(refusal("softmax 0"), Contains("softmax is not element-wise"));
+  CHECK_THAT(refusal("leaky_relu 0 1 act_type=prelu"), Contains("with these attributes"));
+  CHECK_THAT(refusal("fused_pointwise 0 num_args=1 steps=x"), Contains("is not element-wise"));
+  CHECK_THAT(refusal("exp 0\n"), Contains("not one line of ASCII"));
+  CHECK_THAT(refusal("exp 0; \xc3\xa9 1"), Contains("not one line of ASCII"));
   std::string long_chain = "exp 0", wide = "add_n";
   for (std::size_t i = 0; i < kChainStepsMost; ++i) long_chain += "; exp 0";
   for (std::size_t i = 0; i <= kStepOperandsMost; ++i) wide += " 0";
-  CHECK_THAT(refusal(long_chain), Contains("33 steps (at most 32)"));
-  CHECK_THAT(refusal(wide), Contains("cannot be a step"));
+  CHECK_THAT(refusal(long_chain), Contains("33 of them (at most 32)"));
+  CHECK_THAT(refusal(wide), Contains("17 operands (at most 16)"));
+  CHECK_THAT(refusal(std::string(kChainTextMost + 1, 'x')),
+             Contains("16385 bytes (at most 16384)"));
+  CHECK(refusal(std::string(kChainTextMost, 'x')).size() < 1000);
   CHECK(params_of("17", "exp 0").status().code() == base::Errc::invalid_argument);
 }
 
@@ -105,19 +113,72 @@ TEST_CASE("a fused call has the bits of its steps, whatever the length, NaN and 
           }
           inputs.push_back(tensor);
         }
-        const OpCall call = make_call(op, params, describe(inputs)).value();
+        OpCall call = make_call(op, params, describe(inputs)).value();
         for (const KernelDef& candidate : op.kernels) {
           if (candidate.on_gpus) continue;
+          const Tensor expected = step_by_step(chain, inputs, candidate.name == "reference");
           INFO(sample.title << ", " << candidate.name << ", " << elements);
-          const auto kernel = candidate.make(call);
-          REQUIRE(kernel.ok());
-          const auto outputs = make_outputs(call);
-          run_kernel(**kernel, inputs, outputs, {.team = 2});
-          CHECK(outputs[0].same_bits(step_by_step(chain, inputs, candidate.name == "reference")));
+          // Prepared and run by teams of several sizes.
+          for (const int team : {1, 3}) {
+            call.team = team;
+            const auto kernel = candidate.make(call);
+            REQUIRE(kernel.ok());
+            CHECK_THAT((*kernel)->name(), Catch::StartsWith(candidate.name + "("));
+            for (const int threads : {1, 2, 3}) {
+              const auto outputs = make_outputs(call);
+              run_kernel(**kernel, inputs, outputs, {.team = threads});
+              CHECK(outputs[0].same_bits(expected));
+            }
+          }
         }
       }
     }
   }
+}
+
+TEST_CASE("scratch memory follows from blocks, however large the team and the types") {
+  const OpDef& op = OpTable::build().at("fused_pointwise");
+  const Params params = params_of("2", "square 0; multiply 2 1; square 3").value();
+  const auto scratch = [&](DType dtype, std::int64_t elements, int team) {
+    const std::vector<Tensor> inputs(2, Tensor(dtype, Shape{elements}));
+    OpCall call = make_call(op, params, describe(inputs)).value();
+    call.team = team;
+    return prepare(call).value()->scratch_bytes();
+  };
+  CHECK(scratch(DType::f32, 100, 256) <= 2 * 448);
+  CHECK(scratch(DType::f32, 1 << 20, 4) <= std::size_t{4 * 2 * 32768});
+  CHECK(scratch(DType::bf16, 1 << 20, 4) <= std::size_t{4 * 4 * 32768});
+}
+
+TEST_CASE("a chain takes by rule what its steps without a fast kernel take, or its memory") {
+  const OpDef& op = OpTable::build().at("fused_pointwise");
+  const auto rule = [&](const std::string& steps, const char* kernel) {
+    const std::vector<Tensor> inputs(2, Tensor(DType::f32, Shape{1 << 20}));
+    const OpCall call = make_call(op, params_of("2", steps).value(), describe(inputs)).value();
+    const auto found = std::ranges::find(op.kernels, kernel, &KernelDef::name);
+    return found->rule_seconds(call);
+  };
+  const double fast = rule("multiply 0 1; add_elemwise 2 1", "blocks");
+  CHECK(rule("multiply 0 1; add_elemwise 2 1; multiply 3 0", "blocks") == fast);
+  CHECK(rule("log 0; log 2; log 3; multiply 4 1", "blocks") > 2 * fast);
+  CHECK(rule("multiply 0 1; add_elemwise 2 1", "reference") > 2 * fast);
+}
+
+TEST_CASE("whether zeros give zero follows from steps and from products with zero") {
+  const auto gives_zero = [](const std::string& steps) {
+    return maps_zero_to_zero(chain_of(params_of("2", steps).value()));
+  };
+  CHECK(gives_zero("square 0; add_elemwise 2 1"));
+  CHECK(gives_zero("activation 0 act_type=sigmoid; multiply 2 0"));
+  CHECK(gives_zero("add_scalar 0 scalar=3; clip 2 a_min=0 a_max=6; multiply_elemwise 3 0"));
+  CHECK_FALSE(gives_zero("exp 0"));
+  CHECK_FALSE(gives_zero("add_scalar 0 scalar=3; clip 2 a_min=0 a_max=6"));
+  CHECK_FALSE(gives_zero("exp 0; subtract_scalar 2 scalar=1"));  // some kernels might give 1e-8
+  CHECK_FALSE(gives_zero("log 0; multiply 2 0"));                // infinite, so NaN
+  CHECK_FALSE(gives_zero("divide 0 1; multiply 2 0"));           // NaN
+  CHECK_FALSE(gives_zero("add_scalar 0 scalar=3e38; square 2; multiply 3 0"));
+  CHECK_FALSE(gives_zero("multiply_scalar 0 scalar=inf"));
+  CHECK_FALSE(gives_zero("multiply 0 1; add_scalar 2 scalar=1"));
 }
 
 TEST_CASE("every operator with a term has kernels that a chain can run, and fits the table") {

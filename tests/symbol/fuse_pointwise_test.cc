@@ -126,6 +126,65 @@ TEST_CASE("an identity of equal shapes does not stand between two nodes") {
   CHECK(nodes_of(d.fused({d.call("square", {like})})) == List{"exp 0; square 1"});
 }
 
+TEST_CASE("a graph that overwrites a variable stays as it is") {
+  tests::TestRuntime test(true);
+  Composer c(table());
+  const Symbol w = c.variable("w");
+  const Symbol updated = c.call(
+      "sgd_update", "update",
+      {w, c.variable("gradient"), c.variable("velocity"), c.variable("rate"), c.variable("count")});
+  const Symbol difference =
+      c.call("subtract", "", {c.call("square", "", {w}), c.call("square", "", {updated[0]})});
+  const std::vector<Symbol> heads = {difference, updated[0], updated[1]};
+  const Symbol net = c.finish(Symbol::group(heads)).value();
+  Bindings bindings;
+  bindings.arguments = {{"w", array(test, {3}, {1, 2, 3})},
+                        {"gradient", array(test, {3}, {1, 1, 1})},
+                        {"velocity", array(test, {3}, {0, 0, 0})},
+                        {"rate", array(test, {}, {0.5})},
+                        {"count", array(test, {}, {1})}};
+  bindings.outputs = {{}, bindings.arguments.at("w"), bindings.arguments.at("velocity")};
+  ExecutorOptions options;
+  options.train = false;
+  const auto executor = Executor::bind(test.runtime, net, bindings, options);
+  INFO(executor.status().to_string());
+  REQUIRE(executor.ok());
+  REQUIRE((*executor)->forward(false).ok());
+  CHECK(values((*executor)->outputs()[0]) == std::vector<double>{0.75, 1.75, 2.75});
+}
+
+TEST_CASE("fusion takes no more memory than there would be without it") {
+  // A sum of many parts, each of which is made just before it is added.
+  Composer c(table());
+  const Symbol data = c.variable("data");
+  Symbol sum = c.call("pooling", "", {data}, {{"kernel", "(1, 1)"}, {"pool_type", "max"}});
+  for (int i = 0; i < 12; ++i) {
+    const Symbol other = c.call("multiply_scalar", "", {data}, {{"scalar", std::to_string(i)}});
+    const Symbol part = c.call("softmax", "", {other});
+    sum = c.call("add_elemwise", "", {sum, c.call("square", "", {c.call("exp", "", {part})})});
+  }
+  const Symbol net = c.finish(sum).value();
+  std::map<bool, std::size_t> bytes;
+  for (const bool fused : {false, true}) {
+    tests::TestRuntime test(true);
+    ExecutorOptions options;
+    options.fused = fused;
+    options.train = false;
+    options.sub_batch = 1 << 20;
+    Bindings bindings;
+    bindings.arguments = {{"data", array(test, {8, 2, 128, 128}, std::vector<double>(8 << 15, 1))}};
+    const auto executor = Executor::bind(test.runtime, net, bindings, options);
+    INFO(executor.status().to_string());
+    REQUIRE(executor.ok());
+    const ExecutorReport& report = (*executor)->report();
+    std::size_t chains = 0;
+    for (const NodeReport& node : report.nodes) chains += node.op == "fused_pointwise";
+    CHECK(chains == (fused ? 12 : 0));
+    bytes[fused] = report.arena_bytes;
+  }
+  CHECK(bytes[true] <= bytes[false] + (std::size_t{1} << 18));  // blocks
+}
+
 TEST_CASE("groups are no larger than kernels take") {
   Drawn d;
   Value value = d.variable("a0");
@@ -205,6 +264,33 @@ TEST_CASE("no bit of training or prediction depends on fusion, on any kernels an
       for (Bound* each : {&fused, &plain}) REQUIRE(each->executor->forward(false).ok());
       CHECK(results_of(*fused.executor) == results_of(*plain.executor));
     }
+  }
+}
+
+TEST_CASE("functions of convolutions keep their blocked layout, as MobileNet v3's h-swish") {
+  Composer c(table());
+  const auto conv = [&](const std::string& name, const Symbol& from) {
+    return c.call("convolution", name, Inputs{{from}, {}},
+                  {{"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", "20"}});
+  };
+  const Symbol x = conv("conv1", c.variable("data"));
+  const Symbol shifted = c.call("add_scalar", "", {x}, {{"scalar", "3"}});
+  const Symbol gate = c.call("clip", "", {shifted}, {{"a_min", "0"}, {"a_max", "6"}});
+  const Symbol product = c.call("multiply", "", {x, gate});
+  const Symbol swish = c.call("multiply_scalar", "", {product}, {{"scalar", "0.16666667"}});
+  Symbol net = c.call("flatten", "flat", {conv("conv2", swish)});
+  net = c.call("fully_connected", "fc", Inputs{{net}, {}}, {{"num_hidden", "10"}});
+  net = c.finish(c.call("softmax_output", "softmax", {net})).value();
+  ExecutorOptions options;
+  options.winograd = false;
+  Bound fused(net, {2, 16, 9, 9}, options);
+  options.fused = false;
+  Bound plain(net, {2, 16, 9, 9}, options);
+  CHECK(fused.executor->report().reorders.size() < plain.executor->report().reorders.size());
+  const Results a = fused.step(), b = plain.step();
+  for (const auto& [name, bytes] : a) {
+    INFO(name);
+    CHECK(distance<float>(b.at(name), bytes) <= 1e-5);
   }
 }
 
