@@ -105,6 +105,16 @@ def smooth_rows():
             "silu_backward/batch 32": lambda: ATEN.silu_backward(g, x)}
 
 
+def chain_rows():
+    x, y, z = (torch.rand(256, 4096) + 0.5 for _ in range(3))
+
+    def gelu():
+        return (torch.tanh((x * x * x * 0.044715 + x) * 0.7978845608) + 1) * x * 0.5
+    title = "arithmetic, large/" + "/".join(["(256, 4096)"] * 3)
+    return {"fused_pointwise/gelu by tanh, large": gelu,
+            f"fused_pointwise/{title}": lambda: (x * y + z) * 0.9 - x}
+
+
 def decoder_rows():
     title = "4x4 to 28x28, batch 32"
     x, w, y = torch.rand(32, 64, 14, 14), torch.rand(64, 32, 4, 4), torch.rand(32, 32, 28, 28)
@@ -138,7 +148,7 @@ def ops(threads):
     rows = {**conv_rows("lenet conv1, batch 32", (32, 1, 28, 28), (20, 1, 5, 5)),
             **conv_rows("lenet conv2, batch 32", (32, 20, 12, 12), (50, 20, 5, 5)),
             **dense_rows(), **window_rows(), **norm_rows(), **pointwise_rows(), **smooth_rows(),
-            **decoder_rows(), **sgd_row()}
+            **chain_rows(), **decoder_rows(), **sgd_row()}
     with torch.no_grad():
         for what, function in rows.items():
             print_row(what, measure_loop(function))
