@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,8 +39,8 @@ constexpr std::size_t kOutput = static_cast<std::size_t>(-1);
 struct PlannedStep {
   PointwiseStep step;
   const KernelDef* maker = nullptr;
-  std::shared_ptr<const Kernel> whole = {},
-                                rest = {};  ///< for a block; for the last one's elements
+  std::shared_ptr<const Kernel> whole = {};  ///< for a block
+  std::shared_ptr<const Kernel> rest = {};   ///< for the last one's elements
   std::size_t place = kOutput;
 
   /// One of the two; null for empty tensors.

@@ -59,8 +59,9 @@ TEST_CASE("residual additions and their gradients keep blocked layouts", "[onedn
   for (const NodeReport& node : report.nodes) {
     INFO(node.op << " " << node.name << ": " << node.outputs[0]);
     CHECK(node.op != "reduce_to_like");
-    // A relu's gradient adds what meets before it.
-    const bool adds = node.op == "activation_backward" && node.inputs.size() > 2;
+    // A relu's gradient adds what meets before it; a sum and the relu behind it are a chain.
+    const bool adds = node.op == "fused_pointwise" ||
+                      (node.op == "activation_backward" && node.inputs.size() > 2);
     if (node.op != "add" && node.op != "add_n" && !adds) continue;
     ++sums;
     CHECK(node.outputs[0].ends_with("dense") == !blocks);
