@@ -207,7 +207,9 @@ Result<std::unique_ptr<Kernel>> KernelDef::make_kernel(const OpCall& call) const
 }
 
 Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
-  const bool leads = name == "onednn";  // for each run, the team that its primitive is made for
+  // For each run, the team that its primitives are made for; "blocks" are chains, which may have
+  // some.
+  const bool leads = name == "onednn" || name == "blocks";
   if (on_gpus || call.team == 1 || (leads && !base::teams_stay())) return make_kernel(call);
   if (!is_quicker_alone(call, rule_seconds(call))) return make_kernel(call);
   OpCall alone = call;

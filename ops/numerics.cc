@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "gpu/inventory.h"
+#include "ops/jit/compiler.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
@@ -85,8 +86,9 @@ std::string gpus_of(std::span<const base::Device> devices) {
                                  found.toolkit.substr(0, found.toolkit.find(',')));
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     if (library.name == "NCCL") continue;  // computes nothing here
-    text +=
-        fmt::format(", {} {}", library.name, library.version.empty() ? "none" : library.version);
+    const bool broken = library.name == "NVRTC" && !jit::check_compiler().ok();
+    const bool missing = library.version.empty() || broken;
+    text += fmt::format(", {} {}", library.name, missing ? "none" : library.version);
   }
   return text;
 }

@@ -29,6 +29,7 @@ class PointwiseFusion {
         sources_(graph.nodes.size()),
         last_reader_(numbers_.size(), 0),
         outside_(numbers_.size()),
+        viewed_(numbers_.size()),
         group_of_(graph.nodes.size()) {
     for (const Value head : graph.heads) heads_[node_index(head)] = true;
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -37,9 +38,15 @@ class PointwiseFusion {
         sources_[i] = source_of(graph.nodes[i].inputs[0]);
         continue;
       }
-      for (const Value input : graph.nodes[i].inputs) {
-        readers_[node_index(source_of(input))].push_back(i);
-        last_reader_[source_number(input)] = i;
+      const GraphNode& node = graph.nodes[i];
+      for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+        const Value source = source_of(node.inputs[k]);
+        readers_[node_index(source)].push_back(i);
+        if (node.reads(k)) last_reader_[numbers_[source]] = i;
+        if (node.op->views) viewed_[numbers_[source]] = true;
+      }
+      for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) {
+        if (!node.is_variable() && node.op->views) viewed_[v] = true;
       }
     }
     for (const Value head : graph.heads) last_reader_[source_number(head)] = graph.nodes.size();
@@ -120,9 +127,9 @@ class PointwiseFusion {
                                                                                   : std::nullopt;
   }
 
-  /// True when more values would live at once with node `i` in the group: a value that vanishes
+  /// True when more values might live at once with node `i` in the group: a value that vanishes
   /// makes room for one that lives until the group's last node instead of dying at `i`. More of
-  /// them do no harm where nothing is born between the two nodes.
+  /// them, or one that is part of a larger value, do no harm where nothing is born between the two.
   bool takes_memory(std::size_t i, std::size_t group) const {
     const std::size_t last = groups_[group].nodes.front();
     const std::set<std::size_t>& held = groups_[group].inputs;
@@ -130,7 +137,8 @@ class PointwiseFusion {
     const auto longer = std::ranges::count_if(values, [&](std::size_t v) {
       return !outside_[v] && last_reader_[v] < last && !held.contains(v);
     });
-    if (longer <= 1) return false;
+    const bool parts = std::ranges::any_of(values, [&](std::size_t v) { return viewed_[v]; });
+    if (longer <= 1 && !parts) return false;
     for (std::size_t k = i + 1; k < last; ++k) {
       if (!graph_.nodes[k].is_variable() && !sources_[k] && group_of_[k] != group) return true;
     }
@@ -200,6 +208,7 @@ class PointwiseFusion {
   std::vector<std::optional<Value>> sources_;      // per node that falls away: what it stands for
   std::vector<std::size_t> last_reader_;           // per value; past the nodes for heads
   std::vector<bool> outside_;                      // per value: of a variable
+  std::vector<bool> viewed_;  // per value: parts of it, or a whole with it, may be in one place
   std::vector<std::optional<std::size_t>> group_of_;
   std::vector<Group> groups_;
 };

@@ -73,7 +73,9 @@ Result<Library> load() {
   // loader looks. Without it compiling fails, which is seen then.
   const std::filesystem::path folder = std::filesystem::path(file.file()).parent_path();
   const std::string builtins = fmt::format("libnvrtc-builtins.so.{}.{}", f.major, f.minor);
-  if (!folder.empty()) static_cast<void>(gpu::SharedLibrary::open({(folder / builtins).string()}));
+  if (!folder.empty()) {
+    static_cast<void>(gpu::SharedLibrary::open_of_system({(folder / builtins).string()}));
+  }
   return f;
 }
 
@@ -135,7 +137,7 @@ class Program {
     code.resize(bytes);
     if (result_ == NVRTC_SUCCESS) result_ = lib_.code(program_, code.data());
     if (result_ == NVRTC_SUCCESS) return code;
-    return base::error(Errc::unimplemented, "NVRTC: {}: {}", lib_.error_text(result_), log());
+    return base::error(Errc::internal, "NVRTC: {}: {}", lib_.error_text(result_), log());
   }
 
  private:
@@ -160,15 +162,20 @@ std::string recipe(const Library& lib, const std::string& source, int architectu
   return text + source;
 }
 
-/// Machine code from the disk or the compiler.
+/// Machine code from the disk or the compiler; unimplemented where that fails, so that other
+/// kernels are asked, and the log says why.
 Result<std::string> code_of(const Library& lib, const std::string& source, int architecture) {
   const std::string text = recipe(lib, source, architecture);
   if (std::optional<std::string> kept = kernel_cache().get(text)) return *std::move(kept);
-  TROUPE_TRY_ASSIGN(std::string code, Program(lib, source).code_for(architecture));
-  const Status kept_now = kernel_cache().put(text, code);
+  Result<std::string> code = Program(lib, source).code_for(architecture);
+  if (!code.ok()) {
+    base::log_warn("a kernel could not be compiled: {}", code.status().text());
+    return base::error(Errc::unimplemented, "{}", code.status().text());
+  }
+  const Status put = kernel_cache().put(text, *code);
   static std::atomic<bool> told = false;
-  if (!kept_now.ok() && !told.exchange(true)) {
-    base::log_warn("compiled kernels are not kept: {}", kept_now.text());
+  if (!put.ok() && !told.exchange(true)) {
+    base::log_warn("compiled kernels are not kept: {}", put.text());
   }
   return code;
 }
@@ -192,11 +199,8 @@ Result<void*> load_kernel(const std::string&, const char*) {
 }
 #endif
 
-/// What check_compiler() has found, by the device's index.
-struct Tried {
-  base::Mutex mutex;
-  std::map<std::int32_t, Status> answers TROUPE_GUARDED_BY(mutex);
-};
+/// A kernel to try with.
+constexpr const char* kNothing = "extern \"C\" __global__ void nothing() {}";
 
 /// The kernels of this process, by recipe and name.
 struct Loaded {
@@ -210,18 +214,15 @@ Loaded& loaded() {
 
 }  // namespace
 
-Status check_compiler(base::Device device) {
-  static Tried all;
-  const base::MutexLock lock(all.mutex);
-  const auto found = all.answers.find(device.index);
-  if (found != all.answers.end()) return found->second;
-  const Status answer =
-      CompiledKernel::make("extern \"C\" __global__ void nothing() {}", "nothing", device).status();
-  if (!answer.ok()) {
-    base::log_info("{}: no kernels are compiled for it: {}", device.to_string(), answer.text());
-  }
-  all.answers.emplace(device.index, answer);
+Status check_compiler() {
+  constexpr int kMajor = 9, kMinor = 0;  // any that the library knows
+  static const Status answer = compile(kNothing, kMajor, kMinor).status();
   return answer;
+}
+
+Status check_compiler(base::Device device) {
+  TROUPE_TRY(check_compiler());
+  return CompiledKernel::make(kNothing, "nothing", device).status();
 }
 
 Result<std::string> compile(const std::string& source, int major, int minor) {

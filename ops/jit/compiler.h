@@ -14,12 +14,15 @@
 
 namespace troupe::ops::jit {
 
-/// Whether kernels can be compiled for `device`, a GPU, and run there; tried once for each device,
-/// with a kernel that does nothing. unimplemented says why not.
+/// Whether NVRTC is there and compiles; tried once. unimplemented or internal says why not.
+base::Status check_compiler();
+/// The same, and whether what it compiles runs on `device`, a GPU: tried with a kernel that does
+/// nothing until one was loaded.
 base::Status check_compiler(base::Device device);
 
 /// Machine code for devices of compute capability major.minor from CUDA C++ without headers, every
-/// operation rounded by itself. unimplemented says what is missing or what the compiler said.
+/// operation rounded by itself. unimplemented says what is missing, internal what the
+/// compiler said.
 base::Result<std::string> compile(const std::string& source, int major, int minor);
 
 /// A kernel on a device. Immutable; any thread may launch it. Stays loaded until the process ends:

@@ -4,14 +4,16 @@
 #include "ops/jit/disk_cache.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <limits>
-#include <span>
+#include <cstdint>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "base/descriptor.h"
 #include "base/file.h"
@@ -47,12 +49,10 @@ std::string name_of(std::string_view text) {
   return base::to_hex(base::sha256(text)) + std::string(kSuffix);
 }
 
-/// Without slashes at the end, behind which a link would be followed.
-std::filesystem::path trimmed(std::filesystem::path folder) {
-  while (!folder.empty() && !folder.has_filename() && folder.has_relative_path()) {
-    folder = folder.parent_path();
-  }
-  return folder;
+/// Without dots and slashes at the end, behind which a link would be followed.
+std::filesystem::path trimmed(const std::filesystem::path& folder) {
+  const std::filesystem::path normal = folder.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
 }
 
 Status make_own_folders(const std::filesystem::path& folder) {
@@ -73,7 +73,12 @@ Status open_folder(const std::filesystem::path& folder, Descriptor& opened) {
 
 /// All bytes, at most those of a kernel and its checksum.
 std::optional<std::string> read_all(const Descriptor& file) {
-  std::string content(kDigits + DiskCache::kBytesMost + 1, '\0');
+  struct stat facts = {};
+  constexpr auto kMost = static_cast<off_t>(kDigits + DiskCache::kBytesMost);
+  if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size > kMost) {
+    return std::nullopt;
+  }
+  std::string content(static_cast<std::size_t>(facts.st_size) + 1, '\0');
   std::size_t size = 0;
   while (size < content.size()) {
     const ssize_t got = read(file.get(), content.data() + size, content.size() - size);
@@ -97,29 +102,42 @@ bool write_all(const Descriptor& file, std::string_view bytes) {
   return true;
 }
 
-/// Removes what was used longest ago until there is room for one more file.
-void make_room(const std::filesystem::path& folder, const Descriptor& opened) {
-  while (true) {
-    std::error_code problem;
-    std::filesystem::directory_iterator entry(folder, problem);
-    std::size_t files = 0;
-    std::string oldest;
-    timespec since = {std::numeric_limits<time_t>::max(), 0};
-    for (; !problem && entry != std::filesystem::directory_iterator(); entry.increment(problem)) {
-      const std::string name = entry->path().filename().string();
-      struct stat found = {};
-      if (fstatat(opened.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) continue;
-      ++files;
-      const timespec& at = found.st_mtim;
-      if (at.tv_sec > since.tv_sec || (at.tv_sec == since.tv_sec && at.tv_nsec >= since.tv_nsec)) {
-        continue;
-      }
-      since = at;
-      oldest = name;
+/// True for names of this file's kernels, unfinished ones among them.
+bool is_ours(std::string_view name) {
+  const std::string_view digits = name.substr(0, std::min(name.size(), kDigits));
+  return digits.size() == kDigits &&
+         digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+         name.substr(kDigits).starts_with(kSuffix);
+}
+
+/// Removes the kernels that were used longest ago, as many as there are too many.
+void remove_surplus(const std::filesystem::path& folder, const Descriptor& opened) {
+  std::vector<std::pair<std::int64_t, std::string>> found;  // when used, in nanoseconds
+  std::error_code problem;
+  std::filesystem::directory_iterator entry(folder, problem);
+  for (; !problem && entry != std::filesystem::directory_iterator(); entry.increment(problem)) {
+    std::string name = entry->path().filename().string();
+    struct stat facts = {};
+    if (!is_ours(name) || fstatat(opened.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(facts.st_mode)) {
+      continue;
     }
-    if (files < DiskCache::kFilesMost || oldest.empty()) return;
-    if (unlinkat(opened.get(), oldest.c_str(), 0) != 0 && errno != ENOENT) return;
+    found.emplace_back(facts.st_mtim.tv_sec * 1'000'000'000 + facts.st_mtim.tv_nsec,
+                       std::move(name));
   }
+  if (found.size() <= DiskCache::kFilesMost) return;
+  std::ranges::sort(found);
+  found.resize(found.size() - DiskCache::kFilesMost);
+  for (const auto& [when, name] : found) {
+    static_cast<void>(unlinkat(opened.get(), name.c_str(), 0));
+  }
+}
+
+/// A name that no other writer has.
+std::string unfinished_name(const std::string& name) {
+  std::array<std::uint8_t, 8> random = {};
+  static_cast<void>(getentropy(random.data(), random.size()));
+  return name + "." + base::to_hex(random);
 }
 
 /// The process's folder.
@@ -160,16 +178,19 @@ Status DiskCache::put(std::string_view text, std::string_view kernel) const {
   TROUPE_TRY(make_own_folders(path));
   Descriptor folder;
   TROUPE_TRY(open_folder(path, folder));
-  make_room(path, folder);
   // Complete before it has its name; a crash leaves at most a file that nobody reads.
-  const std::string name = name_of(text), unfinished = fmt::format("{}.{}", name, getpid());
-  static_cast<void>(unlinkat(folder.get(), unfinished.c_str(), 0));
+  const std::string name = name_of(text), unfinished = unfinished_name(name);
+  const std::string content = checksum(text, kernel) + std::string(kernel);
   const Descriptor file(openat(folder.get(), unfinished.c_str(),
                                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  const bool kept = file.open() && write_all(file, checksum(text, kernel) + std::string(kernel)) &&
+  errno = file.open() ? 0 : errno;
+  const bool kept = file.open() && write_all(file, content) &&
                     renameat(folder.get(), unfinished.c_str(), folder.get(), name.c_str()) == 0;
-  if (kept) return {};
-  const int problem = errno;
+  if (kept) {
+    remove_surplus(path, folder);
+    return {};
+  }
+  const int problem = errno != 0 ? errno : ENOSPC;
   static_cast<void>(unlinkat(folder.get(), unfinished.c_str(), 0));
   return base::file_error(path / name, "write", problem);
 }

@@ -19,7 +19,8 @@ namespace troupe::ops::jit {
 /// to this user, who alone may write in it, and be no symbolic link.
 class DiskCache {
  public:
-  /// Most files of a folder; the one that was not used for longest makes room.
+  /// Most kernels of a folder; the one that was not used for longest makes room. Files of others
+  /// do not count.
   static constexpr std::size_t kFilesMost = 1024;
   /// Most bytes of a kernel.
   static constexpr std::size_t kBytesMost = std::size_t{4} << 20;

@@ -77,6 +77,7 @@ std::vector<Sample> broadcast_samples(double low, double high) {
 
 std::vector<Sample> unary_samples(double low, double high) {
   return {{.title = "matrix", .inputs = {{3, 5}}, .low = low, .high = high},
+          {.title = "16 channels", .inputs = {{2, 16, 3, 3}}, .low = low, .high = high},
           {.title = "large",
            .inputs = {{256, 1024}},
            .low = low,
@@ -89,6 +90,11 @@ std::vector<Sample> scalar_samples(const std::string& scalar, double low, double
   return {{.title = "matrix",
            .attributes = {{"scalar", scalar}},
            .inputs = {{3, 5}},
+           .low = low,
+           .high = high},
+          {.title = "16 channels",
+           .attributes = {{"scalar", scalar}},
+           .inputs = {{2, 16, 3, 3}},
            .low = low,
            .high = high},
           {.title = "0-d",

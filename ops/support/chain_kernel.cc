@@ -106,8 +106,7 @@ std::size_t plan_places(std::size_t inputs, std::vector<PlannedStep>& steps) {
 /// Its kernels lead a team, and so run in no parallel region.
 constexpr std::string_view kLeader = "onednn";
 
-/// What makes the kernel that the operator would have by itself, unless that one would have the
-/// runtime let a larger team's threads go (base::teams_stay).
+/// What makes the kernel that the operator would have by itself.
 Result<const KernelDef*> step_maker(const OpCall& call, ChainForm form) {
   if (form == ChainForm::device) {  // asked about on the host, too
     for (const KernelDef& candidate : call.op->kernels) {
@@ -116,10 +115,7 @@ Result<const KernelDef*> step_maker(const OpCall& call, ChainForm form) {
     return base::error(Errc::unimplemented, "{} has no kernel for GPUs", call.op->name);
   }
   TROUPE_TRY_ASSIGN(const std::vector<Offer> list, offers(call));
-  const bool any = call.team > 1 || base::teams_stay();
-  const auto first = std::ranges::find_if(
-      list, [any](const Offer& offer) { return any || offer.maker->name != kLeader; });
-  return (first == list.end() ? list.front() : *first).maker;
+  return list.front().maker;
 }
 
 /// The step's result for single elements, by its reference kernel; NaN where that fails.
@@ -215,14 +211,24 @@ class ChainKernel final : public Kernel {
     if (form == ChainForm::device) {
       block_ = std::max<std::int64_t>(count_, 1);
     } else if (together) {
-      block_ = kTeamBlockBytes / wide_size() * std::max(call.team, 1);
+      block_ = fitting_block(kTeamBlockBytes * std::max(call.team, 1), 1);
       step_team_ = call.team;
     } else {
-      block_ = kBlockBytes / wide_size();
+      block_ = fitting_block(kBlockBytes, 1);
       const std::int64_t most = std::min(kPartsMost, (count_ + block_ - 1) / block_);
       parts_ = std::clamp<std::int64_t>(call.team, 1, std::max<std::int64_t>(most, 1));
+      block_ = fitting_block(kBlockBytes, parts_);
     }
     return {};
+  }
+
+  /// Elements of a block of at most `bytes`, so that what all `parts` keep between steps is no more
+  /// than one tensor, but not so few that calls cost more than their work.
+  std::int64_t fitting_block(std::int64_t bytes, std::int64_t parts) const {
+    constexpr std::int64_t kLeast = 2048;
+    const std::int64_t kept = parts * std::max<std::int64_t>(static_cast<std::int64_t>(places_), 1);
+    const std::int64_t most = std::max(count_ / kept / kLeast * kLeast, kLeast);
+    return std::min(bytes / wide_size(), most);
   }
 
   Status prepare_steps(const OpCall& call) {

@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "base/file.h"
 #include "tests/support/catch.h"
@@ -97,6 +100,7 @@ TEST_CASE("what others could have written is neither read nor written") {
     fs::create_directory_symlink(path, link);
     CHECK_FALSE(DiskCache(link).get("source"));
     CHECK_FALSE(DiskCache(link.string() + "//").get("source"));
+    CHECK_FALSE(DiskCache(link / ".").get("source"));
     CHECK_FALSE(DiskCache(link).put("more", kKernel).ok());
   }
 }
@@ -123,26 +127,49 @@ TEST_CASE("folders are made for this user alone, and a pipe or a folder is no ke
   CHECK(files_in(path).size() == 1);  // nothing unfinished stays
 }
 
-TEST_CASE("what was not used for longest makes room, and no kernel is too large") {
+TEST_CASE("what was not used for longest makes room, files of others stay") {
   const TestFolder folder("kernels");
-  const DiskCache cache(folder.path());
+  const fs::path path = folder.path() / "kernels";
+  const DiskCache cache(path);
   CHECK(cache.put("used", kKernel).ok());
   CHECK(cache.put("unused", kKernel).ok());
   const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
-  for (const fs::path& file : files_in(folder.path())) fs::last_write_time(file, long_ago);
+  for (const fs::path& file : files_in(path)) fs::last_write_time(file, long_ago);
   CHECK(cache.get("used"));
   for (std::size_t i = 2; i < DiskCache::kFilesMost; ++i) {
-    std::ofstream(folder.path() / std::to_string(i)) << "something else";
+    // As a process that was killed leaves them.
+    std::ofstream(path / (std::string(60, '0') + std::to_string(10000 + i).substr(1) +
+                          ".kernel.0123456789abcdef"))
+        << "unfinished";
   }
+  for (int i = 0; i < 3; ++i) std::ofstream(path / ("photo" + std::to_string(i))) << "of others";
+  fs::create_directory(path / (std::string(64, 'a') + ".kernel"));
+  fs::last_write_time(path / (std::string(64, 'a') + ".kernel"), long_ago);
   CHECK(cache.put("new", kKernel).ok());
-  CHECK(files_in(folder.path()).size() == DiskCache::kFilesMost);
+  CHECK(files_in(path).size() == DiskCache::kFilesMost + 4);
   CHECK(cache.get("used"));
   CHECK(cache.get("new"));
   CHECK_FALSE(cache.get("unused"));
+}
+
+TEST_CASE("no kernel is too large, and threads may put the same at once") {
+  const TestFolder folder("kernels");
+  const DiskCache cache(folder.path() / "kernels");
   const std::string large(DiskCache::kBytesMost, 'x');
   CHECK(cache.put("large", large).ok());
   CHECK(cache.get("large") == large);
   CHECK(cache.put("large", large + "x").code() == base::Errc::resource_exhausted);
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&cache, &failed] {
+      for (int i = 0; i < 200; ++i) failed += !cache.put("same", kKernel).ok();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failed == 0);
+  CHECK(cache.get("same") == kKernel);
+  CHECK(files_in(folder.path() / "kernels").size() == 2);
 }
 
 TEST_CASE("without a folder, or where none can be, nothing is kept and nothing fails") {

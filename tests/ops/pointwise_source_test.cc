@@ -186,18 +186,26 @@ TEST_CASE("NVRTC makes code of every chain and dtype") {
     }
   }
   const auto wrong = jit::compile("extern \"C\" __global__ void f() { undeclared = 1; }", 9, 0);
-  CHECK(wrong.status().code() == base::Errc::unimplemented);
+  CHECK(wrong.status().code() == base::Errc::internal);
   CHECK_THAT(wrong.status().text(), Catch::Contains("undeclared"));
   CHECK(jit::compile("", 2, 0).status().code() == base::Errc::unimplemented);
 }
 
+TEST_CASE("where a GPU cannot be used, nothing is compiled or fused for it") {
+  const base::Device missing{base::DeviceKind::cuda, 1000};
+  CHECK(jit::check_compiler(missing).code() == base::Errc::unimplemented);
+  CHECK_FALSE(worth_fusing(missing));
+  CHECK(worth_fusing({}));
+}
+
 TEST_CASE("on a GPU a compiled chain has the bits of its steps", "[gpu]") {
   if (without_gpu()) return;
-  const auto library = jit::compile("", 9, 0);
-  if (library.status().code() == base::Errc::unimplemented) {
-    WARN("skipped: " << library.status().text());
+  const base::Status compiler = jit::check_compiler(kFirstGpu);
+  if (compiler.code() == base::Errc::unimplemented) {
+    WARN("skipped: " << compiler.text());
     return;
   }
+  CHECK(compiler.ok());
   OnGpu gpu;
   for (const Sample& sample : fused().samples) {
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {

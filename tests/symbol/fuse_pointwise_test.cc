@@ -185,6 +185,21 @@ TEST_CASE("fusion takes no more memory than there would be without it") {
   CHECK(bytes[true] <= bytes[false] + (std::size_t{1} << 18));  // blocks
 }
 
+TEST_CASE("a value whose shape alone is read later does not count as living on") {
+  // u's inputs would live until `sum`, while `late` is made.
+  Drawn d;
+  const Value data = d.variable("data", {8, 8});
+  const Value v1 = d.call("softmax", {data});
+  const Value v2 = d.call("softmax", {d.call("square", {data})});
+  const Value u = d.call("add_elemwise", {v1, v2});
+  const Value late = d.call("softmax", {d.call("negate", {data})});
+  const Value sum = d.call("add_elemwise", {u, late});
+  CHECK(nodes_of(d.fused(
+            {d.call("softmax", {sum}), d.call("zeros_like", {v1}), d.call("zeros_like", {v2})})) ==
+        List{"softmax", "square", "softmax", "add_elemwise", "negate", "softmax", "add_elemwise",
+             "softmax", "zeros_like", "zeros_like"});
+}
+
 TEST_CASE("groups are no larger than kernels take") {
   Drawn d;
   Value value = d.variable("a0");
@@ -286,7 +301,14 @@ TEST_CASE("functions of convolutions keep their blocked layout, as MobileNet v3'
   Bound fused(net, {2, 16, 9, 9}, options);
   options.fused = false;
   Bound plain(net, {2, 16, 9, 9}, options);
-  CHECK(fused.executor->report().reorders.size() < plain.executor->report().reorders.size());
+  bool padded = false;  // the convolution's layout, on this processor
+  for (const NodeReport& node : plain.executor->report().nodes) {
+    padded |= node.op == "convolution" && node.layout.kind == base::Layout::Kind::blocked &&
+              node.layout.padded[1] > 20;
+  }
+  if (padded) {
+    CHECK(fused.executor->report().reorders.size() < plain.executor->report().reorders.size());
+  }
   const Results a = fused.step(), b = plain.step();
   for (const auto& [name, bytes] : a) {
     INFO(name);
