@@ -215,8 +215,14 @@ Loaded& loaded() {
 }  // namespace
 
 Status check_compiler() {
-  constexpr int kMajor = 9, kMinor = 0;  // any that the library knows
-  static const Status answer = compile(kNothing, kMajor, kMinor).status();
+  static const Status answer = [] {
+    constexpr int kMajor = 9, kMinor = 0;  // any that the library knows
+    Status tried = compile(kNothing, kMajor, kMinor).status();
+    if (tried.code() == Errc::internal) {
+      base::log_warn("no kernels are compiled while this program runs: {}", tried.text());
+    }
+    return tried;
+  }();
   return answer;
 }
 
