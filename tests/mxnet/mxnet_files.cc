@@ -151,6 +151,7 @@ bool is_own(const ops::OpDef& op, const ops::Sample& sample) {
                                              "batch_norm_inference",
                                              "cast_like",
                                              "cross_entropy_sum",
+                                             "fused_pointwise",
                                              "reduce_to_like",
                                              "reorder",
                                              "sgd_update",
