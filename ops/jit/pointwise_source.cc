@@ -31,7 +31,7 @@ using ::tanh;
 }  // namespace std
 )";
 
-/// Element, W, and the conversions between them.
+/// Element and, for one of 16 bits, W and the conversions between them.
 std::string_view element_types(DType dtype) {
   switch (dtype) {
     case DType::bf16:
@@ -58,20 +58,16 @@ __device__ Element narrow(W x) {
   return y;
 }
 )";
-    case DType::f64:
-      return R"(using Element = double;
-using W = double;
-__device__ W widen(Element x) { return x; }
-__device__ Element narrow(W x) { return x; }
-)";
     default:
-      return R"(using Element = float;
-using W = float;
-__device__ W widen(Element x) { return x; }
-__device__ Element narrow(W x) { return x; }
-)";
+      return dtype == DType::f64 ? "using Element = double;\n" : "using Element = float;\n";
   }
 }
+
+/// W and the conversions where elements are computed in their own type.
+constexpr std::string_view kWideElements = R"(using W = Element;
+__device__ W widen(Element x) { return x; }
+__device__ Element narrow(W x) { return x; }
+)";
 
 /// `text` with every "$k" as the step's operand and every "#k" as one of the numbers from `first`.
 std::string with_values(std::string_view text, const std::vector<std::size_t>& operands,
@@ -179,6 +175,7 @@ std::string pointwise_source(const PointwiseChain& chain, DType dtype) {
   text += pointwise_functions();
   text += "namespace troupe::ops::pointwise {\n";
   text += element_types(dtype);
+  if (!base::is_16_bit(dtype)) text += kWideElements;
   text += chain_function(chain);
   text += kernel(chain, numbers);
   return text + "}  // namespace troupe::ops::pointwise\n";
