@@ -59,9 +59,12 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     machines.push_back(std::make_unique<DeviceServer>(
         parts, server_job, machine, watch(schemas::Role::device_server, machine)));
   }
+  TROUPE_TRY_ASSIGN(const train::LocalSums sums,
+                    train::LocalSums::create(plan.spec, table, clock, options.run));
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::uint32_t rank = 0; rank < plan.spec.ranks(); ++rank) {
-    workers.push_back(std::make_unique<Worker>(parts, train::rank_options(options.run, rank)));
+    workers.push_back(
+        std::make_unique<Worker>(parts, train::rank_options(options.run, sums, rank)));
   }
   LocalCoordinator coordinator(parts, make_roster(plan, start.step, job->steps_end()), observer);
   observer.began(start);  // no actor of the job calls it yet

@@ -46,11 +46,18 @@ base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchPr
   made->device_server_ =
       std::make_unique<DeviceServer>(made->parts_, made->server_job_, index, std::move(observer));
   const std::vector<base::Device> devices = devices_of(launch);
+  std::vector<train::SumRank> ranks;
   for (std::size_t i = 0; i < launch.ranks.size(); ++i) {
+    ranks.push_back({launch.ranks[i], devices.empty() ? base::Device{} : devices[i]});
+  }
+  TROUPE_TRY_ASSIGN(made->sums_, train::DeviceSums::create(made->plan_.spec, ranks, *made->table_,
+                                                           clock, {.metrics = &metrics}));
+  for (const train::SumRank& at : ranks) {
     train::RankOptions options;
-    options.rank = launch.ranks[i];
-    if (!devices.empty()) options.device = devices[i];
+    options.rank = at.rank;
+    options.device = at.device;
     options.metrics = &metrics;
+    options.sums = made->sums_.get();
     made->workers_.emplace_back(options.rank, std::make_unique<Worker>(made->parts_, options));
   }
   return made;

@@ -14,6 +14,7 @@
 #include "monitoring/metrics.h"
 #include "ops/table.h"
 #include "schemas/messages.h"
+#include "train/device_sums.h"
 
 namespace troupe::actors {
 
@@ -56,6 +57,7 @@ class JobActors {
   const JobParts parts_;
   std::unique_ptr<ParameterServer> parameter_server_;
   std::unique_ptr<DeviceServer> device_server_;
+  std::unique_ptr<train::DeviceSums> sums_;  // on the ranks' devices; null: nothing is added there
   std::vector<std::pair<std::uint32_t, std::unique_ptr<Worker>>> workers_;  // by rank
 };
 

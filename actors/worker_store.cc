@@ -50,9 +50,10 @@ void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::
           if (failure.ok()) pushes_[key] = std::move(completion);
         }
         if (!failure.ok()) return completion.complete(failure);
-        auto bytes = info.count == 0.0 ? base::Buffer() : rounded(key, gradient.buffer());
+        const double count = info.ready_count();
+        auto bytes = count == 0.0 ? base::Buffer() : rounded(key, gradient);
         if (!bytes.ok()) return fail(bytes.status());
-        post_(PushWanted{key, info.step, info.count, *std::move(bytes)});
+        post_(PushWanted{key, info.step, count, *std::move(bytes)});
       });
 }
 
@@ -72,11 +73,10 @@ void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const store::Pu
       });
 }
 
-/// A gradient as it travels; in 16 bits it is a copy.
-base::Result<base::Buffer> WorkerStore::rounded(std::uint32_t key, const base::Buffer& gradient) {
+/// A gradient as it travels; a copy where it is rounded here.
+base::Result<base::Buffer> WorkerStore::rounded(std::uint32_t key, const NDArray& gradient) {
   TROUPE_CHECK(key < keys_.size(), "a gradient before init");
-  const schemas::KeyInfo& info = keys_[key];
-  return store::convert(gradient, info.dtype, info.gradient_wire,
+  return store::convert(gradient.buffer(), gradient.dtype(), keys_[key].gradient_wire,
                         runtime_.storage.pool(base::Device{}), "gradients on their way");
 }
 

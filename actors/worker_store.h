@@ -53,7 +53,7 @@ class WorkerStore final : public store::KVStore {
     engine::Completion completion;
   };
 
-  base::Result<base::Buffer> rounded(std::uint32_t key, const base::Buffer& gradient);
+  base::Result<base::Buffer> rounded(std::uint32_t key, const ndarray::NDArray& gradient);
 
   std::uint32_t rank_;
   const schemas::JobSpec& spec_;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/device.h"
 #include "base/status.h"
@@ -22,6 +23,10 @@ base::Status fill(base::Device device, std::byte* data, std::byte value, std::si
 std::uint64_t total_bytes(base::Device device);
 /// What the device has left now, for everybody; 0 where it cannot be used.
 std::uint64_t free_bytes(base::Device device);
+
+/// Lets each of `devices` read and write the memory of the others directly, where the machine can
+/// do that; else copies between two of them pass through the host. For the process, for good.
+void allow_peer_access(const std::vector<base::Device>& devices);
 
 /// `bytes` > 0 bytes of pinned host memory, aligned to 64; errors as allocate().
 base::Result<std::byte*> allocate_pinned(std::size_t bytes);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/status.h"
@@ -21,6 +22,11 @@ struct PushInfo {
   std::uint64_t step = 0;
   double count = 0.0;  ///< sum of the loss's weights behind the gradient: samples by default
   int priority = 0;    ///< higher first; keys used first in the next forward come first
+  /// Instead of `count` where nobody knows it at the call, as of a sum that is still being added:
+  /// read when the gradient is ready, by the operation.
+  std::shared_ptr<const double> counted = nullptr;
+
+  double ready_count() const { return counted ? *counted : count; }
 };
 
 /// Which weights a pull wants.
@@ -51,8 +57,9 @@ class KVStore {
   virtual base::Status set_updater(const UpdateRule& rule) = 0;
 
   /// Pushes an operation that reads `gradient` (a sum over samples; for a key of kind average the
-  /// batch's value) and contributes it. The array's read tag is held until the store has added it.
-  /// With count 0 the array's values do not matter: the rank takes part with nothing.
+  /// batch's value; in the key's dtype or, already rounded, in its gradient_wire) and contributes
+  /// it. The array's read tag is held until the store has added it. With count 0 the array's values
+  /// do not matter: the rank takes part with nothing.
   virtual void push(std::uint32_t key, const ndarray::NDArray& gradient, const PushInfo& info) = 0;
   /// Pushes an operation that fills `weight` with the values for info.step once they exist.
   virtual void pull(std::uint32_t key, const ndarray::NDArray& weight, const PullInfo& info) = 0;

@@ -135,36 +135,38 @@ base::Status LocalStore::Core::start_slices() {
   return {};
 }
 
-void LocalStore::Core::push(const SliceInfo& slice, std::uint32_t rank, const PushInfo& info,
-                            base::Buffer gradient, const KeyOperationPointer& operation,
-                            engine::RunContext& lane) {
+void LocalStore::Core::push(const SliceInfo& slice, Gradient gradient,
+                            const KeyOperationPointer& operation, engine::RunContext& lane) {
   Slot& slot = this->slot(slice);
   const KeyInfo& key = keys_[slice.id.key];
-  auto rounded = convert(gradient, key.dtype, key.gradient_wire, parts_.pool, "gradient sums");
-  const base::Status taken =
-      rounded.ok() ? take_push(slot, rank, info, *std::move(rounded), operation) : rounded.status();
+  auto rounded =
+      convert(gradient.values, gradient.dtype, key.gradient_wire, parts_.pool, "gradient sums");
+  base::Status taken = rounded.status();
+  if (taken.ok()) {
+    gradient.values = *std::move(rounded);
+    taken = take_push(slot, std::move(gradient), operation);
+  }
   if (!taken.ok()) operation->slice_done(taken);
   const base::Status status = taken.ok() ? work(slot, lane) : taken;
   if (!status.ok()) fail(status);
 }
 
 // When this succeeds the operation is the slot's to end, also by fail().
-base::Status LocalStore::Core::take_push(Slot& slot, std::uint32_t rank, const PushInfo& info,
-                                         base::Buffer gradient,
+base::Status LocalStore::Core::take_push(Slot& slot, Gradient gradient,
                                          const KeyOperationPointer& operation) {
   const base::MutexLock lock(slot.mutex);
   TROUPE_TRY(failure());
   SlicePush push;
-  push.machine = rules_.machine_of_rank[rank];
-  push.node = rules_.tree.leaf(rank);
-  push.step = info.step;
-  push.count = info.count;
-  push.data = std::move(gradient);
+  push.machine = rules_.machine_of_rank[gradient.rank];
+  push.node = rules_.tree.leaf(gradient.rank);
+  push.step = gradient.info.step;
+  push.count = gradient.info.ready_count();
+  push.data = std::move(gradient.values);
   TROUPE_TRY_ASSIGN(const auto result, slot.owner.push(std::move(push)));
   if (result != schemas::PushResult::taken) {
     return base::error(base::Errc::failed_precondition,
                        "key '{}': rank {} pushes step {} out of turn", keys_[slot.info.id.key].name,
-                       rank, info.step);
+                       gradient.rank, gradient.info.step);
   }
   slot.pushes.push_back(operation);
   pushed_.fetch_add(1, std::memory_order_relaxed);

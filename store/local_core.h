@@ -40,6 +40,14 @@ class LocalStore::Core {
     KeyOperationPointer operation;
   };
 
+  /// A rank's gradient of a slice, in its key's dtype or, already rounded, in the gradient_wire.
+  struct Gradient {
+    std::uint32_t rank = 0;
+    PushInfo info;
+    base::Buffer values;  ///< none: nothing
+    base::DType dtype = base::DType::f32;
+  };
+
   Core(const LocalStoreParts& parts, const LocalStoreOptions& options);
 
   std::uint32_t ranks() const { return rules_.tree.ranks(); }
@@ -48,8 +56,8 @@ class LocalStore::Core {
   base::Status init(std::uint32_t rank, std::span<const schemas::KeyInfo> keys,
                     std::span<const ndarray::NDArray> values);
   base::Status set_updater(const UpdateRule& rule);
-  void push(const SliceInfo& slice, std::uint32_t rank, const PushInfo& info, base::Buffer gradient,
-            const KeyOperationPointer& operation, engine::RunContext& lane);
+  void push(const SliceInfo& slice, Gradient gradient, const KeyOperationPointer& operation,
+            engine::RunContext& lane);
   void pull(const SliceInfo& slice, const WaitingPull& waiting);
   std::optional<std::uint64_t> cut_soon();
   void fail(const base::Status& status);
@@ -81,8 +89,7 @@ class LocalStore::Core {
   Slot& slot(const SliceInfo& slice) { return *slots_[layout_->position(slice.id)]; }
   base::Status declare(std::span<const schemas::KeyInfo> keys);
   base::Status start_slices();
-  base::Status take_push(Slot& slot, std::uint32_t rank, const PushInfo& info,
-                         base::Buffer gradient, const KeyOperationPointer& operation);
+  base::Status take_push(Slot& slot, Gradient gradient, const KeyOperationPointer& operation);
   base::Status work(Slot& first, engine::RunContext& lane);
   base::Result<bool> advance(Slot& slot, const UpdateContext& context);
   base::Result<bool> perform(Slot& slot, SliceWork& work, const UpdateContext& context);

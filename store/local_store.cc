@@ -32,22 +32,23 @@ class RankStore final : public KVStore {
 
   void push(std::uint32_t key, const NDArray& gradient, const PushInfo& info) override {
     const engine::Variable reads[] = {gradient.variable()};
-    runtime_.engine.push_async({"push", reads, {}, copy_lane(), info.priority},
-                               [core = core_, rank = rank_, key, gradient, info](
-                                   engine::RunContext& lane, engine::Completion completion) {
-                                 const auto slices = core->slices(key);
-                                 const auto operation = std::make_shared<KeyOperation>(
-                                     slices.size(), std::move(completion));
-                                 const base::Buffer bytes = gradient.buffer();
-                                 std::size_t begin = 0;
-                                 for (const SliceInfo& slice : slices) {
-                                   base::Buffer part = info.count == 0.0
-                                                           ? base::Buffer()
-                                                           : bytes.slice(begin, slice.bytes);
-                                   core->push(slice, rank, info, std::move(part), operation, lane);
-                                   begin += slice.bytes;
-                                 }
-                               });
+    runtime_.engine.push_async(
+        {"push", reads, {}, copy_lane(), info.priority},
+        [core = core_, rank = rank_, key, gradient, info](engine::RunContext& lane,
+                                                          engine::Completion completion) {
+          const auto slices = core->slices(key);
+          const auto operation =
+              std::make_shared<KeyOperation>(slices.size(), std::move(completion));
+          const base::Buffer bytes = gradient.buffer();
+          std::size_t begin = 0;
+          for (const SliceInfo& slice : slices) {
+            const std::size_t size = slice.elements * base::dtype_size(gradient.dtype());
+            base::Buffer part =
+                info.ready_count() == 0.0 ? base::Buffer() : bytes.slice(begin, size);
+            core->push(slice, {rank, info, std::move(part), gradient.dtype()}, operation, lane);
+            begin += size;
+          }
+        });
   }
 
   void pull(std::uint32_t key, const NDArray& weight, const PullInfo& info) override {

@@ -24,6 +24,7 @@
 #include "store/metrics.h"
 #include "store/schedule.h"
 #include "store/slice_compute.h"
+#include "store/slice_rules.h"
 
 namespace troupe::train {
 namespace {
@@ -135,6 +136,7 @@ class LocalRun {
   ndarray::PreparedKernels kernels_;
   std::optional<store::CheckpointWriter> checkpoints_;
   std::unique_ptr<store::LocalStore> store_;
+  LocalSums sums_;  // outlives the ranks
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::optional<store::CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
@@ -172,8 +174,9 @@ base::Status LocalRun::make_store() {
 }
 
 base::Status LocalRun::make_ranks(const LocalRunOptions& options) {
+  TROUPE_TRY_ASSIGN(sums_, LocalSums::create(job_->spec, table_, clock_, options));
   for (std::uint32_t rank = 0; rank < job_->spec.ranks(); ++rank) {
-    RankOptions how = rank_options(options, rank);
+    RankOptions how = rank_options(options, sums_, rank);
     how.start_step = start_.step;
     TROUPE_TRY_ASSIGN(auto runner, RankRunner::create(job_, table_, clock_, how));
     runners_.push_back(std::move(runner));
@@ -267,10 +270,43 @@ bool LocalRun::save_before_stop() {
 
 }  // namespace
 
-RankOptions rank_options(const LocalRunOptions& options, std::uint32_t rank) {
+namespace {
+
+base::Device device_of(const LocalRunOptions& options, std::uint32_t rank) {
+  return options.devices.empty() ? base::Device{} : options.devices[rank % options.devices.size()];
+}
+
+}  // namespace
+
+base::Result<LocalSums> LocalSums::create(const schemas::JobSpec& job, const ops::OpTable& table,
+                                          base::Clock& clock, const LocalRunOptions& options) {
+  LocalSums made;
+  made.machine_of_rank_ = store::machine_of_rank_by_group(job.workers);
+  if (!options.add_on_devices) return made;
+  std::vector<std::vector<SumRank>> machines(job.workers.machines);
+  for (std::uint32_t rank = 0; rank < job.ranks(); ++rank) {
+    machines[made.machine_of_rank_[rank]].push_back({rank, device_of(options, rank)});
+  }
+  for (std::size_t machine = 0; machine < machines.size(); ++machine) {
+    const DeviceSumsOptions how{.streams = options.sum_streams,
+                                .metrics = options.metrics,
+                                .name = fmt::format("sums{}", machine)};
+    TROUPE_TRY_ASSIGN(made.by_machine_.emplace_back(),
+                      DeviceSums::create(job, machines[machine], table, clock, how));
+  }
+  return made;
+}
+
+DeviceSums* LocalSums::of_rank(std::uint32_t rank) const {
+  return by_machine_.empty() ? nullptr : by_machine_[machine_of_rank_[rank]].get();
+}
+
+RankOptions rank_options(const LocalRunOptions& options, const LocalSums& sums,
+                         std::uint32_t rank) {
   RankOptions made;
   made.rank = rank;
-  if (!options.devices.empty()) made.device = options.devices[rank % options.devices.size()];
+  made.device = device_of(options, rank);
+  made.sums = sums.of_rank(rank);
   if (!options.streams.empty()) made.streams = options.streams[rank];
   made.run_bytes = options.run_bytes;
   made.metrics = options.metrics;

@@ -17,6 +17,7 @@
 #include "control/job_progress.h"
 #include "monitoring/metrics.h"
 #include "ops/table.h"
+#include "train/device_sums.h"
 #include "train/job.h"
 #include "train/rank_runner.h"
 #include "train/resume.h"
@@ -49,10 +50,25 @@ struct LocalRunOptions {
   std::size_t run_bytes = kRunBytes;       ///< as in ModuleOptions
   /// By rank, as RankOptions has them.
   std::vector<std::vector<base::Stream*>> streams = {};
+  std::vector<base::Stream*> sum_streams = {};  ///< as in DeviceSumsOptions
+  bool add_on_devices = true;                   ///< where DeviceSums can; no bit depends on it
+};
+
+/// What adds gradients on devices in a run: each group of ranks is a machine.
+class LocalSums {
+ public:
+  static base::Result<LocalSums> create(const schemas::JobSpec& job, const ops::OpTable& table,
+                                        base::Clock& clock, const LocalRunOptions& options);
+  /// Null: nothing is added on devices.
+  DeviceSums* of_rank(std::uint32_t rank) const;
+
+ private:
+  std::vector<std::uint32_t> machine_of_rank_;
+  std::vector<std::unique_ptr<DeviceSums>> by_machine_;
 };
 
 /// What rank `rank` of the run is made with; its first step is the caller's to set.
-RankOptions rank_options(const LocalRunOptions& options, std::uint32_t rank);
+RankOptions rank_options(const LocalRunOptions& options, const LocalSums& sums, std::uint32_t rank);
 
 /// Trains from the newest checkpoint or the start to the job's end, and writes checkpoints. The
 /// first error of any rank is the job's, prefixed with the rank; `cancelled` when stopped.

@@ -2,6 +2,8 @@
 // Keys from a symbol, executors by batch size, and the calls of one training step.
 #include "train/module.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -13,6 +15,7 @@
 #include "store/loss_scale.h"
 #include "symbol/arena.h"
 #include "symbol/kernel_choices.h"
+#include "train/device_sums.h"
 #include "train/weighed_average.h"
 
 namespace troupe::train {
@@ -70,8 +73,9 @@ base::Status Module::declare() {
     TROUPE_TRY_ASSIGN(counts_[key.dtype],
                       NDArray::zeros(runtime_, base::Shape{}, key.dtype, options_.device));
   }
-  TROUPE_TRY_ASSIGN(
-      arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device, options_.run_bytes));
+  if (options_.sums != nullptr) way_ = options_.sums->way(options_.rank);
+  TROUPE_TRY_ASSIGN(arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device,
+                                                 options_.run_bytes, way_));
   TROUPE_TRY_ASSIGN(step_, NDArray::zeros(runtime_, {}, base::DType::i64));
   arena_ = std::make_shared<symbol::Arena>(runtime_, options_.device);
   return options_.loss_scale ? write_first_scale() : base::Status();
@@ -248,25 +252,33 @@ base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t st
 void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
   const NDArray& gradient = pushed_gradient(key);
   const bool computed = keys_[key].kind == KeyKind::average || with_gradient_[key];
+  const bool checked = options_.check_gradients && !options_.loss_scale;
   const engine::Variable writes[] = {gradient.variable()};
   if (!computed) {
     // Nothing else writes this array, and a store takes the steps of a key in their order.
     runtime_.engine.push({"order", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
                          [](engine::RunContext&) { return base::Status(); });
-  } else if (options_.check_gradients && !options_.loss_scale && info.count > 0.0) {
+  } else if (checked && way_ != GradientWay::sum_member && (info.counted || info.count > 0.0)) {
     runtime_.engine.push(
         {"check", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
-        [gradient, name = keys_[key].name, rank = options_.rank,
-         step = info.step](engine::RunContext&) -> base::Status {
+        [gradient, name = keys_[key].name, dtype = keys_[key].dtype, info,
+         of = options_.sums == nullptr
+                  ? fmt::format("rank {}", options_.rank)
+                  : options_.sums->ranks_text(options_.rank)](engine::RunContext&) -> base::Status {
+          if (info.ready_count() == 0.0) return {};
           const std::uint64_t found =
               base::count_not_finite(gradient.dtype(), gradient.buffer().as<std::byte>());
           if (found == 0) return {};
+          const bool rounded = gradient.dtype() != dtype;
           return base::error(base::Errc::not_finite,
-                             "the gradient of '{}' of rank {} at step {} holds {} values that are "
-                             "NaN or infinite; {}",
-                             name, rank, step, found,
-                             step == 0 ? "look at the initial weights and the data"
-                                       : "a lower train.optimizer.lr may help");
+                             "the gradient of '{}' of {} at step {} holds {} values that are NaN "
+                             "or infinite{}; {}",
+                             name, of, info.step, found,
+                             rounded ? fmt::format(" in {}, in which it travels",
+                                                   base::dtype_name(gradient.dtype()))
+                                     : "",
+                             info.step == 0 ? "look at the initial weights and the data"
+                                            : "a lower train.optimizer.lr may help");
         });
   }
   store_->push(key, gradient, info);
@@ -286,14 +298,26 @@ base::Status Module::push(std::uint64_t step, double count) {
   }
   // Backward writes the last layer's gradients first: they are pushed first, while keys that the
   // next forward uses first go ahead of what waits.
+  std::size_t index = 0;
   for (const auto& run : arrays_->gradient_runs()) {
     const auto priority = [](std::uint32_t key) { return -static_cast<int>(key); };
     for (const std::uint32_t key : run->keys) {
       if (!weighed || keys_[key].kind != KeyKind::average) continue;
       last_trained_->averages.at(key)->push(priority(key));
     }
-    if (weighed) StoreArrays::to_host(run, priority(run->keys.front()));
-    for (const std::uint32_t key : run->keys) push_gradient(key, {step, count, priority(key)});
+    const int first = priority(run->keys.front());
+    std::shared_ptr<const double> counted;
+    if (way_ != GradientWay::to_host && !run->parts.empty()) {
+      if (weighed) StoreArrays::round(run, first);
+      counted = options_.sums->push(
+          runtime_, {options_.rank, index, step, weighed ? count : 0.0, first}, run);
+    } else if (weighed) {
+      StoreArrays::to_host(run, first);
+    }
+    for (const std::uint32_t key : run->keys) {
+      push_gradient(key, {step, count, priority(key), counted});
+    }
+    ++index;
   }
   return {};
 }

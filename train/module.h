@@ -38,6 +38,7 @@
 
 namespace troupe::train {
 
+class DeviceSums;
 class WeighedAverage;
 
 /// What a module is made of, beside its symbol.
@@ -62,7 +63,8 @@ struct ModuleOptions {
   std::uint64_t seed = 0;
   std::uint32_t rank = 0;
   std::size_t executors_max = 16;
-  std::size_t run_bytes = kRunBytes;                          ///< as in StoreArrays::create
+  std::size_t run_bytes = kRunBytes;  ///< as in StoreArrays::create
+  DeviceSums* sums = nullptr;         ///< adds gradients of ranks on devices; outlives the module
   schemas::WireType gradient_wire = schemas::WireType::same;  ///< see set_wires()
   schemas::WireType weight_wire = schemas::WireType::same;    ///< likewise
 };
@@ -91,7 +93,8 @@ class Module {
   /// The gradient array of a dense key, which executors write. Zero, and of the host, where
   /// keys_with_gradient() says no.
   const ndarray::NDArray& gradient(std::uint32_t key) const { return arrays_->gradients()[key]; }
-  /// What the store reads of it: the same array, or on a device with streams its copy on the host.
+  /// What the store reads of it: the same array, or on a device with streams its copy on the host,
+  /// or the sum of several ranks' (ModuleOptions::sums).
   /// An error of push()'s check is this array's.
   const ndarray::NDArray& pushed_gradient(std::uint32_t key) const {
     return arrays_->pushed()[key];
@@ -167,6 +170,7 @@ class Module {
   symbol::Symbol symbol_;
   ModuleOptions options_;
   std::vector<schemas::KeyInfo> keys_;
+  GradientWay way_ = GradientWay::to_host;
   std::optional<StoreArrays> arrays_;  // gradients of averages: the weighed batch values
   std::vector<bool> with_gradient_;    // keys_with_gradient()
   std::shared_ptr<symbol::Arena> arena_;

@@ -162,6 +162,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   how.rank = options.rank;
   how.executors_max = spec.limits.executors_max;
   how.run_bytes = options.run_bytes;
+  how.sums = options.sums;
   TROUPE_TRY_ASSIGN(parts->module, Module::create(parts->runtime, job->network, how));
   TROUPE_TRY(parts->open_data());
   std::unique_ptr<RankRunner> runner(new RankRunner(std::move(parts)));

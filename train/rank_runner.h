@@ -46,6 +46,7 @@ struct RankOptions {
   /// there are none.
   std::vector<base::Stream*> streams = {};
   std::size_t run_bytes = kRunBytes;       ///< as in ModuleOptions
+  DeviceSums* sums = nullptr;              ///< as in ModuleOptions
   monitoring::Metrics* metrics = nullptr;  ///< shows the rank while it lives; null: nobody looks
   /// Set from outside when the run is to end early: then no epoch is scored any more.
   const std::atomic<bool>* stop = nullptr;

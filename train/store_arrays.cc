@@ -3,6 +3,7 @@
 #include "train/store_arrays.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -18,51 +19,139 @@ namespace {
 // As allocations of devices are; kernels may load that much at a time.
 constexpr std::size_t kKeyAlignment = 256;
 
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kKeyAlignment - 1) / kKeyAlignment * kKeyAlignment;
+}
+
 std::size_t bytes_of(const KeyInfo& key) {
   return static_cast<std::size_t>(key.shape.elements()) * base::dtype_size(key.dtype);
 }
 
-/// One block of a pool for arrays at `offsets`, which are zero when it returns.
-base::Result<std::vector<NDArray>> make_block(ndarray::Runtime& runtime, base::BufferPool& pool,
-                                              std::span<const KeyInfo* const> keys,
-                                              std::span<const std::size_t> offsets,
-                                              std::size_t bytes) {
-  TROUPE_TRY_ASSIGN(base::Buffer block,
-                    pool.allocate(std::max<std::size_t>(bytes, 1), "keys of a store"));
-  block = block.slice(0, bytes);
-  {
-    const NDArray all = NDArray::from_buffer(
-        runtime, block, base::Shape{static_cast<std::int64_t>(bytes)}, base::DType::u8);
-    TROUPE_TRY(all.clear());
-    TROUPE_TRY(all.wait());
-  }
-  std::vector<NDArray> arrays;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    arrays.push_back(NDArray::from_buffer(runtime, block.slice(offsets[i], bytes_of(*keys[i])),
-                                          keys[i]->shape, keys[i]->dtype));
-    TROUPE_TRY(arrays.back().status());
-  }
-  return arrays;
+/// One direction of travel of a device's keys.
+struct Journey {
+  ndarray::Runtime& runtime;
+  std::span<const KeyInfo> keys;
+  base::Device device;
+  std::size_t run_bytes = kRunBytes;
+  bool rounds = false;  ///< keys travel in their gradient_wire
+  bool to_host = true;  ///< the host has arrays, too
+
+  base::DType wire(const KeyInfo& key) const { return rounds ? key.gradient_wire : key.dtype; }
+};
+
+/// Where a key lies in its run.
+struct Place {
+  const KeyInfo* key = nullptr;
+  base::DType wire = base::DType::f32;
+  std::size_t offset = 0, travel_offset = 0;  // bytes
+};
+
+/// Bytes that a run's places take.
+struct RunSize {
+  std::size_t bytes = 0, travel_bytes = 0;
+};
+
+/// Ends a part where the next one can begin, so that parts have no gap between them.
+RunSize close(RunPart& part) {
+  const std::size_t wide = base::dtype_size(part.dtype);
+  const std::size_t elements = aligned(static_cast<std::size_t>(part.elements) * wide) / wide;
+  part.elements = static_cast<std::int64_t>(elements);
+  return {part.offset + elements * wide,
+          part.travel_offset + elements * base::dtype_size(part.wire)};
 }
 
-/// The run of `ids`, in that order.
-base::Result<std::shared_ptr<const KeyRun>> make_run(ndarray::Runtime& runtime,
-                                                     std::span<const KeyInfo> keys,
-                                                     std::vector<std::uint32_t> ids,
-                                                     base::Device device) {
-  auto run = std::make_shared<KeyRun>();
-  run->keys = std::move(ids);
-  std::vector<const KeyInfo*> infos;
-  std::vector<std::size_t> offsets;
-  for (const std::uint32_t id : run->keys) {
-    infos.push_back(&keys[id]);
-    offsets.push_back((run->bytes + kKeyAlignment - 1) / kKeyAlignment * kKeyAlignment);
-    run->bytes = offsets.back() + bytes_of(keys[id]);
+/// Places for keys, one behind the other, and the parts that they make. Keys that have the same
+/// dtypes must be neighbours.
+RunSize lay_out(std::vector<Place>& places, std::vector<RunPart>& parts) {
+  RunSize size;
+  for (Place& at : places) {
+    const std::size_t wide = base::dtype_size(at.key->dtype), narrow = base::dtype_size(at.wire);
+    if (parts.empty() || parts.back().dtype != at.key->dtype || parts.back().wire != at.wire) {
+      if (!parts.empty()) size = close(parts.back());
+      parts.push_back({at.key->dtype, at.wire, 0, size.bytes, size.travel_bytes, nullptr});
+    }
+    RunPart& part = parts.back();
+    at.offset = aligned(size.bytes);
+    const std::size_t before = (at.offset - part.offset) / wide;
+    at.travel_offset = part.travel_offset + before * narrow;
+    const std::size_t elements = before + bytes_of(*at.key) / wide;
+    part.elements = static_cast<std::int64_t>(elements);
+    size = {part.offset + elements * wide, part.travel_offset + elements * narrow};
   }
-  base::BufferPool& pool = runtime.storage.pool(device);
-  TROUPE_TRY_ASSIGN(run->device, make_block(runtime, pool, infos, offsets, run->bytes));
-  base::BufferPool& host = host_pool(runtime, device);
-  TROUPE_TRY_ASSIGN(run->host, make_block(runtime, host, infos, offsets, run->bytes));
+  return size;
+}
+
+/// A block of a pool, all of it zero when this returns.
+base::Result<NDArray> make_block(ndarray::Runtime& runtime, base::BufferPool& pool,
+                                 std::size_t bytes) {
+  TROUPE_TRY_ASSIGN(base::Buffer block,
+                    pool.allocate(std::max<std::size_t>(bytes, 1), "keys of a store"));
+  NDArray all =
+      NDArray::from_buffer(runtime, block.slice(0, bytes),
+                           base::Shape{static_cast<std::int64_t>(bytes)}, base::DType::u8);
+  TROUPE_TRY(all.clear());
+  TROUPE_TRY(all.wait());
+  return all;
+}
+
+/// The kernel that rounds a part on its device; null where nothing is rounded.
+base::Result<std::shared_ptr<const ops::Kernel>> rounding(const Journey& journey,
+                                                          const RunPart& part) {
+  if (part.dtype == part.wire) return std::shared_ptr<const ops::Kernel>();
+  ops::OpCall call;
+  call.op = &journey.runtime.ops.at("cast");
+  TROUPE_TRY_ASSIGN(
+      call.params,
+      ops::Params::parse(call.op->params, {{"dtype", std::string(base::dtype_name(part.wire))}}));
+  const base::Shape shape{part.elements};
+  call.inputs = {{part.dtype, shape, {}, false}};
+  call.outputs = {{part.wire, shape, {}, false}};
+  call.device = journey.device;
+  call.team = journey.runtime.engine.team({journey.device, engine::LaneKind::copy});
+  TROUPE_TRY_ASSIGN(auto kernel, journey.runtime.kernels.get(call));
+  TROUPE_CHECK(kernel->scratch_bytes() == 0, "a cast that wants scratch");
+  return kernel;
+}
+
+/// The run of `ids`, in that order but for their dtypes.
+base::Result<std::shared_ptr<const KeyRun>> make_run(const Journey& journey,
+                                                     const std::vector<std::uint32_t>& ids) {
+  auto run = std::make_shared<KeyRun>();
+  std::vector<Place> places;
+  for (const std::uint32_t id : ids) {
+    const KeyInfo& key = journey.keys[id];
+    places.push_back({&key, journey.wire(key), 0, 0});
+  }
+  std::ranges::stable_sort(
+      places, {}, [](const Place& place) { return std::pair(place.wire, place.key->dtype); });
+  const RunSize size = lay_out(places, run->parts);
+  ndarray::Runtime& runtime = journey.runtime;
+  base::BufferPool& pool = runtime.storage.pool(journey.device);
+  TROUPE_TRY_ASSIGN(const NDArray device, make_block(runtime, pool, size.bytes));
+  run->device_block = device.buffer();
+  for (RunPart& part : run->parts) {
+    TROUPE_TRY_ASSIGN(part.rounds, rounding(journey, part));
+    if (!part.rounds || run->rounded) continue;
+    TROUPE_TRY_ASSIGN(run->rounded, make_block(runtime, pool, size.travel_bytes));
+  }
+  if (journey.to_host) {
+    TROUPE_TRY_ASSIGN(const NDArray host,
+                      make_block(runtime, host_pool(runtime, journey.device), size.travel_bytes));
+    run->host_block = host.buffer();
+  }
+  for (const Place& at : places) {
+    const KeyInfo& key = *at.key;
+    run->keys.push_back(key.id);
+    run->device.push_back(NDArray::from_buffer(
+        runtime, run->device_block.slice(at.offset, bytes_of(key)), key.shape, key.dtype));
+    TROUPE_TRY(run->device.back().status());
+    if (!journey.to_host) continue;
+    const std::size_t bytes =
+        bytes_of(key) / base::dtype_size(key.dtype) * base::dtype_size(at.wire);
+    run->host.push_back(NDArray::from_buffer(
+        runtime, run->host_block.slice(at.travel_offset, bytes), key.shape, at.wire));
+    TROUPE_TRY(run->host.back().status());
+  }
   return std::shared_ptr<const KeyRun>(std::move(run));
 }
 
@@ -77,26 +166,53 @@ base::Result<std::shared_ptr<const KeyRun>> make_shared_run(ndarray::Runtime& ru
   return std::shared_ptr<const KeyRun>(std::move(run));
 }
 
+base::Result<StoreArrays::Runs> make_runs(const Journey& journey,
+                                          const std::vector<std::uint32_t>& order) {
+  StoreArrays::Runs runs;
+  if (!ndarray::uses_stream(journey.device)) {
+    for (const std::uint32_t id : order) {
+      TROUPE_TRY_ASSIGN(runs.emplace_back(),
+                        make_shared_run(journey.runtime, journey.keys[id], journey.device));
+    }
+    return runs;
+  }
+  std::vector<std::uint32_t> ids;
+  std::size_t bytes = 0;
+  for (const std::uint32_t id : order) {
+    ids.push_back(id);
+    bytes += bytes_of(journey.keys[id]);
+    if (bytes < journey.run_bytes && id != order.back()) continue;
+    TROUPE_TRY_ASSIGN(runs.emplace_back(), make_run(journey, std::exchange(ids, {})));
+    bytes = 0;
+  }
+  return runs;
+}
+
 std::vector<engine::Variable> variables(const std::vector<NDArray>& arrays) {
   std::vector<engine::Variable> all;
   for (const NDArray& array : arrays) all.push_back(array.variable());
   return all;
 }
 
-/// The arrays of `from` and `to` are those of one run, whose bytes are copied as they lie.
-void push_copy(std::string_view name, const std::vector<NDArray>& from,
-               const std::vector<NDArray>& to, engine::Lane lane, int priority,
-               const std::shared_ptr<const KeyRun>& run) {
-  const std::vector<engine::Variable> reads = variables(from), written = variables(to);
-  const engine::Operation operation{
-      .name = name, .reads = reads, .lane = lane, .priority = priority, .overwrites = written};
-  ndarray::push_on_lane(run->device.front().runtime().engine, operation,
-                        [run, source = from.front().chunk(),
-                         target = to.front().chunk()](engine::RunContext& context) -> base::Status {
-                          if (run->bytes == 0) return {};
-                          return context.stream->copy(target->buffer.data(), source->buffer.data(),
-                                                      run->bytes);
-                        });
+/// Issues the filling of `rounded`: parts that keep their dtype are copied.
+base::Status issue_rounding(const KeyRun& run, engine::RunContext& lane) {
+  if (!run.rounded) return {};
+  for (const RunPart& part : run.parts) {
+    std::byte* const from = run.device_block.data() + part.offset;
+    std::byte* const to = run.rounded.data() + part.travel_offset;
+    if (!part.rounds) {
+      const auto elements = static_cast<std::size_t>(part.elements);
+      TROUPE_TRY(lane.stream->copy(to, from, elements * base::dtype_size(part.wire)));
+      continue;
+    }
+    const base::Shape shape{part.elements};
+    const std::array inputs = {base::TensorView{from, part.dtype, shape, {}, {}}};
+    const std::array outputs = {base::TensorView{to, part.wire, shape, {}, {}}};
+    const ndarray::KernelBuffers buffers{
+        .inputs = inputs, .outputs = outputs, .scratch = {}, .fresh = true};
+    TROUPE_TRY(ndarray::run_kernel(part.rounds, buffers, lane));
+  }
+  return {};
 }
 
 }  // namespace
@@ -109,16 +225,23 @@ base::BufferPool& host_pool(ndarray::Runtime& runtime, base::Device device) {
 base::Result<StoreArrays> StoreArrays::create(ndarray::Runtime& runtime,
                                               std::span<const KeyInfo> keys,
                                               const std::vector<bool>& computed,
-                                              base::Device device, std::size_t run_bytes) {
+                                              base::Device device, std::size_t run_bytes,
+                                              GradientWay way) {
+  TROUPE_CHECK(way == GradientWay::to_host || ndarray::uses_stream(device),
+               "gradients of a CPU that are to be added on devices");
   std::vector<std::uint32_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0U);
+  const Journey up{runtime, keys, device, run_bytes};
   StoreArrays made;
-  TROUPE_TRY_ASSIGN(made.weight_runs_, make_runs(runtime, keys, order, device, run_bytes));
+  TROUPE_TRY_ASSIGN(made.weight_runs_, make_runs(up, order));
   std::vector<std::uint32_t> backward, still;
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
     (!ndarray::uses_stream(device) || computed[*id] ? backward : still).push_back(*id);
   }
-  TROUPE_TRY_ASSIGN(made.gradient_runs_, make_runs(runtime, keys, backward, device, run_bytes));
+  Journey down = up;
+  down.rounds = true;
+  down.to_host = way != GradientWay::sum_member;
+  TROUPE_TRY_ASSIGN(made.gradient_runs_, make_runs(down, backward));
   for (auto* arrays : {&made.parameters_, &made.gradients_, &made.pulled_, &made.pushed_}) {
     arrays->resize(keys.size());
   }
@@ -129,29 +252,6 @@ base::Result<StoreArrays> StoreArrays::create(ndarray::Runtime& runtime,
   made.place(made.weight_runs_, made.parameters_, made.pulled_);
   made.place(made.gradient_runs_, made.gradients_, made.pushed_);
   return made;
-}
-
-base::Result<StoreArrays::Runs> StoreArrays::make_runs(ndarray::Runtime& runtime,
-                                                       std::span<const KeyInfo> keys,
-                                                       const std::vector<std::uint32_t>& order,
-                                                       base::Device device, std::size_t run_bytes) {
-  Runs runs;
-  if (!ndarray::uses_stream(device)) {
-    for (const std::uint32_t id : order) {
-      TROUPE_TRY_ASSIGN(runs.emplace_back(), make_shared_run(runtime, keys[id], device));
-    }
-    return runs;
-  }
-  std::vector<std::uint32_t> ids;
-  std::size_t bytes = 0;
-  for (const std::uint32_t id : order) {
-    ids.push_back(id);
-    bytes += bytes_of(keys[id]);
-    if (bytes < run_bytes && id != order.back()) continue;
-    TROUPE_TRY_ASSIGN(runs.emplace_back(), make_run(runtime, keys, std::exchange(ids, {}), device));
-    bytes = 0;
-  }
-  return runs;
 }
 
 void StoreArrays::place(const Runs& runs, std::vector<NDArray>& device,
@@ -166,14 +266,54 @@ void StoreArrays::place(const Runs& runs, std::vector<NDArray>& device,
 
 void StoreArrays::to_host(const std::shared_ptr<const KeyRun>& run, int priority) {
   if (run->host.empty()) return;
+  const std::vector<engine::Variable> reads = variables(run->device);
+  std::vector<engine::Variable> written = variables(run->host);
+  if (run->rounded) written.push_back(run->rounded.variable());
   const engine::Lane lane{run->device.front().device(), engine::LaneKind::copy};
-  push_copy("gradients to the host", run->device, run->host, lane, priority, run);
+  const engine::Operation operation{.name = "gradients to the host",
+                                    .reads = reads,
+                                    .lane = lane,
+                                    .priority = priority,
+                                    .overwrites = written};
+  ndarray::push_on_lane(run->device.front().runtime().engine, operation,
+                        [run](engine::RunContext& context) -> base::Status {
+                          TROUPE_TRY(issue_rounding(*run, context));
+                          return context.stream->copy(run->host_block.data(),
+                                                      run->travel_block().data(),
+                                                      run->host_block.size());
+                        });
+}
+
+void StoreArrays::round(const std::shared_ptr<const KeyRun>& run, int priority) {
+  if (!run->rounded) return;
+  const std::vector<engine::Variable> reads = variables(run->device);
+  const std::array written = {run->rounded.variable()};
+  const engine::Lane lane{run->device.front().device(), engine::LaneKind::copy};
+  const engine::Operation operation{.name = "gradients rounded",
+                                    .reads = reads,
+                                    .lane = lane,
+                                    .priority = priority,
+                                    .overwrites = written};
+  ndarray::push_on_lane(
+      run->device.front().runtime().engine, operation,
+      [run](engine::RunContext& context) { return issue_rounding(*run, context); });
 }
 
 void StoreArrays::to_device(const std::shared_ptr<const KeyRun>& run, int priority) {
   if (run->host.empty()) return;
+  const std::vector<engine::Variable> reads = variables(run->host);
+  const std::vector<engine::Variable> written = variables(run->device);
   const engine::Lane lane{run->device.front().device(), engine::LaneKind::priority};
-  push_copy("weights to the device", run->host, run->device, lane, priority, run);
+  const engine::Operation operation{.name = "weights to the device",
+                                    .reads = reads,
+                                    .lane = lane,
+                                    .priority = priority,
+                                    .overwrites = written};
+  ndarray::push_on_lane(
+      run->device.front().runtime().engine, operation, [run](engine::RunContext& context) {
+        return context.stream->copy(run->device_block.data(), run->host_block.data(),
+                                    run->host_block.size());
+      });
 }
 
 }  // namespace troupe::train

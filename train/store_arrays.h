@@ -2,8 +2,9 @@
 // StoreArrays: the arrays of a module's keys, and what a store sees of them. Where the host reads
 // and writes a device's memory they are the same arrays. Else a store has copies of its own in
 // pinned memory of the host, and runs of keys travel between the two, each by one copy, so that
-// many small keys cost no more than a large one. Made and used by the module's thread; copies are
-// operations of its engine.
+// many small keys cost no more than a large one. Gradients are rounded to what they travel in
+// before they leave their device. Made and used by the module's thread; copies are operations of
+// its engine.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include "base/status.h"
 #include "ndarray/ndarray.h"
 #include "ndarray/runtime.h"
+#include "ops/kernel.h"
 #include "schemas/messages.h"
 
 namespace troupe::train {
@@ -28,11 +30,32 @@ inline constexpr std::size_t kRunBytes = std::size_t{4} << 20;
 /// copies by itself.
 base::BufferPool& host_pool(ndarray::Runtime& runtime, base::Device device);
 
+/// Keys of a run that have one dtype and travel in one dtype: neighbours, whose gaps travel too.
+struct RunPart {
+  base::DType dtype = base::DType::f32, wire = base::DType::f32;
+  std::int64_t elements = 0;                  ///< gaps between keys included
+  std::size_t offset = 0, travel_offset = 0;  ///< bytes from the begin of the blocks
+  std::shared_ptr<const ops::Kernel> rounds;  ///< from dtype to wire; null where they are the same
+};
+
 /// Keys whose arrays lie one behind the other, on the device and on the host.
 struct KeyRun {
   std::vector<std::uint32_t> keys;
   std::vector<ndarray::NDArray> device, host;  ///< by position of `keys`; no host: nothing to copy
-  std::size_t bytes = 0;                       ///< from the first key to the end of the last
+  /// The rest is empty where nothing leaves the device's memory or comes to it.
+  std::vector<RunPart> parts;             ///< in the order of their places
+  base::Buffer device_block, host_block;  ///< `host_block` in the dtypes of the way
+  ndarray::NDArray rounded;               ///< bytes of the device, laid out as `host_block`;
+                                          ///< none where nothing is rounded
+  /// What leaves the device, or comes to it: `rounded` or else `device`.
+  base::Buffer travel_block() const { return rounded ? rounded.buffer() : device_block; }
+};
+
+/// How gradients get to a store.
+enum class GradientWay : std::uint8_t {
+  to_host,    ///< each rank's by themselves
+  sum_lead,   ///< added on devices; the host's array of this rank gets a sum
+  sum_member  ///< added on devices to another rank's: the host has no array
 };
 
 /// See the top of the file.
@@ -42,16 +65,18 @@ class StoreArrays {
 
   /// Arrays of zeros for all keys, whose ids are their positions. `computed`, by id: a backward
   /// pass writes the gradient; the others stay zero and never travel. A run ends with the key that
-  /// fills it to `run_bytes`. Blocks until all are zero.
+  /// fills it to `run_bytes`. `way` is to_host on a CPU. Blocks until all are zero.
   static base::Result<StoreArrays> create(ndarray::Runtime& runtime,
                                           std::span<const schemas::KeyInfo> keys,
                                           const std::vector<bool>& computed, base::Device device,
-                                          std::size_t run_bytes = kRunBytes);
+                                          std::size_t run_bytes = kRunBytes,
+                                          GradientWay way = GradientWay::to_host);
 
   /// By id, on the device: what executors read and write.
   const std::vector<ndarray::NDArray>& parameters() const { return parameters_; }
   const std::vector<ndarray::NDArray>& gradients() const { return gradients_; }
-  /// By id, of the host: what a store fills with weights, and the gradients that it reads.
+  /// By id, of the host: what a store fills with weights, and the gradients that it reads, in
+  /// their gradient_wire where they come from a device with streams. sum_member: on the device.
   const std::vector<ndarray::NDArray>& pulled() const { return pulled_; }
   const std::vector<ndarray::NDArray>& pushed() const { return pushed_; }
 
@@ -60,17 +85,16 @@ class StoreArrays {
   const Runs& weight_runs() const { return weight_runs_; }
   const Runs& gradient_runs() const { return gradient_runs_; }
 
-  /// Pushes the copy of a run of gradients to the host; nothing where there are no two arrays.
+  /// Pushes the copy of a run of gradients to the host, rounded; nothing where there are no two
+  /// arrays.
   static void to_host(const std::shared_ptr<const KeyRun>& run, int priority);
-  /// Pushes the copy of a run of weights to the device; likewise.
+  /// Pushes the rounding of a run of gradients alone, into KeyRun::rounded; nothing without one.
+  static void round(const std::shared_ptr<const KeyRun>& run, int priority);
+  /// Pushes the copy of a run of weights to the device; nothing where there are no two arrays.
   static void to_device(const std::shared_ptr<const KeyRun>& run, int priority);
 
  private:
   StoreArrays() = default;
-  static base::Result<Runs> make_runs(ndarray::Runtime& runtime,
-                                      std::span<const schemas::KeyInfo> keys,
-                                      const std::vector<std::uint32_t>& order, base::Device device,
-                                      std::size_t run_bytes);
   void place(const Runs& runs, std::vector<ndarray::NDArray>& device,
              std::vector<ndarray::NDArray>& host) const;
 

@@ -46,6 +46,23 @@ std::uint64_t free_bytes(Device device) {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
+void allow_peer_access(const std::vector<Device>& devices) {
+  for (const Device device : devices) {
+    for (const Device peer : devices) {
+      int can = 0;
+      if (peer == device || !check_device(device).ok() || !check_device(peer).ok()) continue;
+      if (cudaDeviceCanAccessPeer(&can, device.index, peer.index) != cudaSuccess || can == 0) {
+        continue;
+      }
+      const DeviceScope scope(device);
+      // An error, as of a pair that has it already, is no later call's.
+      if (cudaDeviceEnablePeerAccess(peer.index, 0) != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());
+      }
+    }
+  }
+}
+
 namespace {
 
 /// Under which memory of the host is pinned: one in use, else the first that can be used.

@@ -30,6 +30,8 @@ std::uint64_t free_bytes(base::Device) {
   return 0;
 }
 
+void allow_peer_access(const std::vector<base::Device>&) {}
+
 base::Result<std::byte*> allocate_pinned(std::size_t) {
   return base::error(base::Errc::failed_precondition, "no pinned memory: {}", inventory().problem);
 }

@@ -15,45 +15,30 @@
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 #include "tests/support/late_ranks.h"
+#include "tests/support/whole_job.h"
 
 namespace troupe::actors {
 namespace {
 
-class Recorder final : public train::JobObserver {
- public:
-  void progress(const control::StepProgress& progress) override { last_step = progress.step; }
-  void scored(const control::EpochScore& score) override { accuracy = score.accuracy(); }
-  void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
-  std::uint64_t last_step = 0;
-  double accuracy = 0.0;
-  std::vector<std::uint64_t> cuts;
-};
+using tests::JobOutcome;
 
-struct Outcome {
-  base::Status status;
-  Recorder seen;
-};
-
-Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec, bool company,
-            const CompanyOptions& options = {}) {
-  Outcome outcome;
-  base::SteadyClock clock;
-  auto job = train::open_job(spec, table);
-  REQUIRE(job.ok());
-  outcome.status = company ? run_company(*job, table, clock, outcome.seen, options)
-                           : train::run_local(*job, table, clock, outcome.seen);
-  return outcome;
+tests::JobRun company_run(const CompanyOptions& options = {}) {
+  return [options](const auto& job, const ops::OpTable& table, base::Clock& clock,
+                   train::JobObserver& seen) {
+    return run_company(job, table, clock, seen, options);
+  };
 }
 
-std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const std::string& out,
-                         bool company = true, const CompanyOptions& options = {}) {
-  spec.checkpoint.dir = std::filesystem::path(spec.checkpoint.dir).parent_path() / out;
-  const Outcome outcome = run(table, spec, company, options);
-  INFO(outcome.status.to_string());
-  REQUIRE(outcome.status.ok());
-  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
-  REQUIRE(checkpoint.ok());
-  return base::to_hex((*checkpoint)->hash().value());
+JobOutcome run(const ops::OpTable& table, const schemas::JobSpec& spec, bool company,
+               const CompanyOptions& options = {}) {
+  return tests::run_job(table, spec, company ? company_run(options) : tests::local_run());
+}
+
+std::string trained_hash(const ops::OpTable& table, const schemas::JobSpec& spec,
+                         const std::string& out, bool company = true,
+                         const CompanyOptions& options = {}) {
+  return tests::trained_hash(table, spec, out,
+                             company ? company_run(options) : tests::local_run());
 }
 
 void write_data(const TestFolder& folder, std::uint64_t records) {
@@ -85,9 +70,13 @@ TEST_CASE("workers on a device with streams end in the host's bits", "[company]"
   spec.servers.shards = 2;
   spec.numerics.gradient_wire = schemas::WireType::bf16;
   const std::string host = trained_hash(table, spec, "host", false);
-  const tests::LateRanks late(spec.ranks());
+  const tests::LateRanks late(spec.ranks(), 3);
   CHECK(trained_hash(table, spec, "late", true, {.run = late.on_device(), .server_observer = {}}) ==
         host);
+  for (const std::size_t kind : {0U, 1U}) CHECK(late.added(kind) > 0);
+  const CompanyOptions by_rank = {.run = late.on_device({.add_on_devices = false}),
+                                  .server_observer = {}};
+  CHECK(trained_hash(table, spec, "late-by-rank", true, by_rank) == host);
   for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
   CHECK(late.launches() > 0);
   const CompanyOptions runs = {.run = late.on_device({.run_bytes = 1'000}), .server_observer = {}};
@@ -181,11 +170,11 @@ TEST_CASE("every combination of the tiers' modes learns", "[company]") {
       spec.train.epochs = 6;
       spec.checkpoint.dir = folder.path() / fmt::format("modes-{}{}", static_cast<int>(device),
                                                         static_cast<int>(cluster));
-      const Outcome outcome = run(table, spec, true);
+      const JobOutcome outcome = run(table, spec, true);
       INFO(spec.checkpoint.dir << " " << outcome.status.to_string());
       REQUIRE(outcome.status.ok());
-      CHECK(outcome.seen.accuracy > 0.7);
-      CHECK(outcome.seen.last_step == 42);
+      CHECK(outcome.seen.scores.back().accuracy() > 0.7);
+      CHECK(outcome.seen.steps.back() == 42);
     }
   }
 }
@@ -209,7 +198,7 @@ TEST_CASE("max_staleness bounds what servers observe", "[company]") {
     };
     return observer;
   };
-  const Outcome outcome = run(table, spec, true, options);
+  const JobOutcome outcome = run(table, spec, true, options);
   INFO(outcome.status.to_string());
   REQUIRE(outcome.status.ok());
   CHECK(worst[1] <= 1);
@@ -226,7 +215,7 @@ TEST_CASE("a sum beyond the range of f16 ends the job by key and step, where tha
   spec.data.std = {1e-6};  // large data, and so large gradients
   for (const bool company : {false, true}) {
     spec.train.non_finite = schemas::NonFinite::fail;
-    const Outcome outcome = run(table, spec, company);
+    const JobOutcome outcome = run(table, spec, company);
     INFO(outcome.status.to_string());
     CHECK(outcome.status.code() == base::Errc::not_finite);
     CHECK_THAT(outcome.status.text(), Catch::Contains("the sum of gradients of step ") &&
@@ -294,7 +283,7 @@ TEST_CASE("an operator that fails ends the job by its name", "[company]") {
   schemas::JobSpec spec = train::test_job(folder.path(), "");
   spec.model.symbol_json = narrow_network(table);
   for (const bool company : {false, true}) {
-    const Outcome outcome = run(table, spec, company);
+    const JobOutcome outcome = run(table, spec, company);
     CHECK_FALSE(outcome.status.ok());
     CHECK_THAT(outcome.status.text(), Catch::Contains("softmax"));
   }
@@ -309,7 +298,7 @@ TEST_CASE("a gradient that is not finite ends the job by rank, step and key", "[
   const std::regex named("the gradient of '[a-z0-9_]+' of rank [0-3] at step [1-3] holds [0-9]+ ");
   for (const bool company : {false, true}) {
     spec.train.non_finite = schemas::NonFinite::fail;
-    const Outcome outcome = run(table, spec, company);
+    const JobOutcome outcome = run(table, spec, company);
     INFO(outcome.status.to_string());
     CHECK(outcome.status.code() == base::Errc::not_finite);
     CHECK(std::regex_search(outcome.status.text(), named));
@@ -330,7 +319,7 @@ TEST_CASE("a last checkpoint that cannot be written fails the job", "[company]")
   // A folder where the shard's file must go.
   std::filesystem::create_directories(spec.checkpoint.dir +
                                       "/step-14-g1-shard-0-of-1.safetensors/in-the-way");
-  const Outcome outcome = run(table, spec, company);
+  const JobOutcome outcome = run(table, spec, company);
   CHECK_FALSE(outcome.status.ok());
   CHECK_THAT(outcome.status.text(), Catch::Contains("step-14"));
 }
@@ -351,7 +340,7 @@ TEST_CASE("damaged data fails the job by the rank's name, and a stop ends it", "
   file.close();
   // A run that was stopped late has saved a step, and would go on only with the data as it was.
   spec.checkpoint.dir = folder.path() / "damaged";
-  const Outcome outcome = run(table, spec, true);
+  const JobOutcome outcome = run(table, spec, true);
   CHECK(outcome.status.code() == base::Errc::data_loss);
   CHECK_THAT(outcome.status.text(), Catch::Contains("worker") && Catch::Contains("train.rec"));
 }

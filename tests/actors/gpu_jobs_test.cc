@@ -4,52 +4,41 @@
 #include <cmath>
 
 #include "actors/company.h"
-#include "base/hash.h"
 #include "gpu/inventory.h"
-#include "store/checkpoint.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
+#include "tests/support/whole_job.h"
 
 namespace troupe::actors {
 namespace {
 
 constexpr base::Device kFirstGpu{base::DeviceKind::cuda, 0};
 
-class Recorder final : public train::JobObserver {
- public:
-  void progress(const control::StepProgress&) override {}
-  void scored(const control::EpochScore& score) override { scores.push_back(score); }
-  void checkpointed(std::uint64_t, const std::string&) override {}
-  std::vector<control::EpochScore> scores;
-};
-
 /// A job, run on devices in several ways, each with a folder of its own.
 class GpuJob {
  public:
   GpuJob(const TestFolder& folder, const std::string& network)
-      : folder_(folder), spec(train::test_job(folder.path(), network)) {
+      : spec(train::test_job(folder.path(), network)) {
     spec.train.epochs = 3;
   }
   /// The hash of its last checkpoint in `out`.
-  std::string hash(const std::string& out, bool company, const std::vector<base::Device>& devices) {
-    schemas::JobSpec one = spec;
-    one.checkpoint.dir = folder_.path() / out;
-    base::SteadyClock clock;
-    const auto job = train::open_job(one, table_).value();
-    Recorder seen;
+  std::string hash(const std::string& out, bool company, const std::vector<base::Device>& devices,
+                   bool add_on_devices = true) {
     CompanyOptions options;
     options.run.devices = devices;
-    const base::Status status = company ? run_company(job, table_, clock, seen, options)
-                                        : train::run_local(job, table_, clock, seen, options.run);
-    INFO(status.to_string());
-    REQUIRE(status.ok());
+    options.run.add_on_devices = add_on_devices;
+    const tests::JobRun run = [&](const auto& job, const ops::OpTable& table, base::Clock& clock,
+                                  train::JobObserver& seen) {
+      return company ? run_company(job, table, clock, seen, options)
+                     : train::run_local(job, table, clock, seen, options.run);
+    };
+    tests::JobRecorder seen;
+    const std::string made = tests::trained_hash(table_, spec, out, run, &seen);
     if (!seen.scores.empty()) last = seen.scores.back();
-    const auto checkpoint = store::Checkpoint::open_newest(one.checkpoint.dir).value();
-    return base::to_hex(checkpoint->hash().value());
+    return made;
   }
 
  private:
-  const TestFolder& folder_;
   const ops::OpTable table_ = ops::OpTable::build();
 
  public:
@@ -74,6 +63,7 @@ TEST_CASE("four workers on one GPU end in one hash, however they are run", "[gpu
     const control::EpochScore score = job.last;
     CHECK(job.hash("again", false, gpu) == whole);
     CHECK(job.hash("company", true, gpu) == whole);
+    CHECK(job.hash("by-rank", false, gpu, false) == whole);
     job.spec.train.max_steps = 9;
     CHECK(job.hash("parts", true, gpu) != whole);
     job.spec.train.max_steps.reset();

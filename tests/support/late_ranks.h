@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of a run on the late test device: three streams each, as a rank on a GPU has them. They
-// outlive the run.
+// Ranks of a run on late test devices: three streams each, as a rank on a GPU has them, and two of
+// each device for sums. They outlive the run.
 #pragma once
 
 #include <cstdint>
@@ -14,41 +14,60 @@ namespace troupe::tests {
 
 class LateRanks {
  public:
-  explicit LateRanks(std::uint32_t ranks) {
+  /// Rank r computes on device r modulo `devices`.
+  explicit LateRanks(std::uint32_t ranks, std::uint32_t devices = 1) {
+    for (std::uint32_t device = 0; device < devices; ++device) {
+      devices_.push_back({base::DeviceKind::delayed, static_cast<std::int32_t>(device)});
+      for (const int late_us : {40, 60}) sums_.push_back(make(devices_.back(), late_us));
+    }
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       std::vector<base::Stream*>& own = by_rank_.emplace_back();
       // Late by different times, so that copies and kernels overtake each other.
-      for (const int late_us : {20, 90, 5}) {
-        streams_.push_back(std::make_unique<DelayedStream>(
-            DelayedStreamOptions{.delay = std::chrono::microseconds(late_us)}));
-        own.push_back(streams_.back().get());
-      }
+      for (const int late_us : {20, 90, 5}) own.push_back(make(devices_[rank % devices], late_us));
     }
   }
-  /// `options`, with these ranks' device.
+  /// `options`, with these ranks' devices.
   train::LocalRunOptions on_device(train::LocalRunOptions options = {}) const {
-    options.devices = {streams_.front()->device()};
+    options.devices = devices_;
     options.streams = by_rank_;
+    options.sum_streams = sums_;
     return options;
   }
   /// Closures that ran on the streams of one kind: 0 kernels, 1 copies to the host, 2 to the
   /// device.
   std::uint64_t ran(std::size_t kind) const {
     std::uint64_t all = 0;
-    for (std::size_t i = kind; i < streams_.size(); i += 3) all += streams_[i]->ran();
+    for (const auto& streams : by_rank_) all += late(streams[kind]).ran();
+    return all;
+  }
+  /// Closures that ran on the sums' streams of one kind: 0 additions, 1 copies to the host.
+  std::uint64_t added(std::size_t kind) const {
+    std::uint64_t all = 0;
+    for (std::size_t i = kind; i < sums_.size(); i += 2) all += late(sums_[i]).ran();
     return all;
   }
 
   /// Graphs of kernels that were launched.
   std::uint64_t launches() const {
     std::uint64_t all = 0;
-    for (std::size_t i = 0; i < streams_.size(); i += 3) all += streams_[i]->launches();
+    for (const auto& streams : by_rank_) all += late(streams.front()).launches();
     return all;
   }
 
  private:
+  static const DelayedStream& late(const base::Stream* stream) {
+    return *dynamic_cast<const DelayedStream*>(stream);
+  }
+  base::Stream* make(base::Device device, int late_us) {
+    const DelayedStreamOptions options{.device = device,
+                                       .delay = std::chrono::microseconds(late_us)};
+    return streams_.emplace_back(std::make_unique<DelayedStream>(options)).get();
+  }
+
   std::vector<std::unique_ptr<DelayedStream>> streams_;
+  std::vector<base::Device> devices_;
   std::vector<std::vector<base::Stream*>> by_rank_;
+  std::vector<base::Stream*> sums_;
 };
 
 }  // namespace troupe::tests

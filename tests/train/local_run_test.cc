@@ -17,50 +17,21 @@
 #include "store/checkpoint.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
-#include "tests/support/late_ranks.h"
+#include "tests/support/whole_job.h"
 
 namespace troupe::train {
 namespace {
 
-class Recorder final : public JobObserver {
- public:
-  void progress(const control::StepProgress& progress) override { steps.push_back(progress.step); }
-  void scored(const control::EpochScore& score) override { scores.push_back(score); }
-  void checkpointed(std::uint64_t step, const std::string&) override { cuts.push_back(step); }
-  std::vector<std::uint64_t> steps, cuts;
-  std::vector<control::EpochScore> scores;
-};
+using tests::JobOutcome;
 
-struct Outcome {
-  base::Status status;
-  Recorder seen;
-};
-
-Outcome run(const ops::OpTable& table, const schemas::JobSpec& spec,
-            const LocalRunOptions& options = {}) {
-  Outcome outcome;
-  base::SteadyClock clock;
-  auto job = open_job(spec, table);
-  REQUIRE(job.ok());
-  outcome.status = run_local(*job, table, clock, outcome.seen, options);
-  return outcome;
+JobOutcome run(const ops::OpTable& table, const schemas::JobSpec& spec,
+               const LocalRunOptions& options = {}) {
+  return tests::run_job(table, spec, tests::local_run(options));
 }
 
-std::string hash_of(const schemas::JobSpec& spec) {
-  const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
-  REQUIRE(checkpoint.ok());
-  const auto hash = (*checkpoint)->hash();
-  REQUIRE(hash.ok());
-  return base::to_hex(*hash);
-}
-
-std::string trained_hash(const ops::OpTable& table, schemas::JobSpec spec, const std::string& out,
-                         const LocalRunOptions& options = {}) {
-  spec.checkpoint.dir = std::filesystem::path(spec.checkpoint.dir).parent_path() / out;
-  const Outcome outcome = run(table, spec, options);
-  INFO(outcome.status.to_string());
-  REQUIRE(outcome.status.ok());
-  return hash_of(spec);
+std::string trained_hash(const ops::OpTable& table, const schemas::JobSpec& spec,
+                         const std::string& out) {
+  return tests::trained_hash(table, spec, out);
 }
 
 TEST_CASE("a local job learns, reports, scores and keeps checkpoints", "[local_run]") {
@@ -70,7 +41,7 @@ TEST_CASE("a local job learns, reports, scores and keeps checkpoints", "[local_r
   const ops::OpTable table = ops::OpTable::build();
   schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
   spec.train.epochs = 4;
-  const Outcome outcome = run(table, spec);
+  const JobOutcome outcome = run(table, spec);
   INFO(outcome.status.to_string());
   REQUIRE(outcome.status.ok());
   // 203 records over 4 ranks x 8 samples: 7 steps an epoch.
@@ -79,7 +50,7 @@ TEST_CASE("a local job learns, reports, scores and keeps checkpoints", "[local_r
   CHECK(outcome.seen.scores.back().accuracy() > 0.8);
   CHECK(outcome.seen.cuts == std::vector<std::uint64_t>{4, 8, 12, 16, 20, 24, 28});
   CHECK(outcome.seen.steps.back() == 28);
-  CHECK(hash_of(spec).size() == 64);
+  CHECK(tests::checkpoint_hash(spec).size() == 64);
 }
 
 TEST_CASE("prefetch threads, stops and resumes leave no trace in the bits", "[local_run]") {
@@ -105,63 +76,6 @@ TEST_CASE("prefetch threads, stops and resumes leave no trace in the bits", "[lo
   CHECK(trained_hash(table, other, "other") != whole);
 }
 
-// What will run on a GPU: kernels, gradients and weights on their ways, scores and averages.
-TEST_CASE("ranks on a device with streams end in the host's bits", "[local_run]") {
-  const TestFolder folder("local-run-late");
-  write_test_records(folder.path() / "train.rec", 203, 12);
-  write_test_records(folder.path() / "test.rec", 20, 12);
-  const ops::OpTable table = ops::OpTable::build();
-  for (const char* network : {"tiny-bn", "lenet"}) {
-    schemas::JobSpec spec = test_job(folder.path(), network);
-    if (spec.model.network == "lenet") {
-      write_test_records(folder.path() / "train.rec", 203, 28);
-      write_test_records(folder.path() / "test.rec", 20, 28);
-      spec.train.max_steps = 8;
-    }
-    const std::string name = network;
-    const std::string host = trained_hash(table, spec, name + "-host");
-    const tests::LateRanks late(spec.ranks());
-    CHECK(trained_hash(table, spec, name + "-late", late.on_device()) == host);
-    for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
-    CHECK(late.launches() > 0);
-    // Each key by itself: gradients leave and weights come while others are computed.
-    CHECK(trained_hash(table, spec, name + "-runs", late.on_device({.run_bytes = 1})) == host);
-    // In two parts, on one and the other.
-    const std::uint64_t whole = spec.train.max_steps.value_or(1'000);
-    spec.train.max_steps = 5;
-    trained_hash(table, spec, name + "-parts", late.on_device());
-    spec.train.max_steps = whole;
-    CHECK(trained_hash(table, spec, name + "-parts") == host);
-  }
-}
-
-TEST_CASE("ranks on a device with streams pass steps without a sample of theirs", "[local_run]") {
-  const TestFolder folder("local-run-late-short");
-  write_test_records(folder.path() / "train.rec", 34, 12);
-  write_test_records(folder.path() / "test.rec", 3, 12);
-  const ops::OpTable table = ops::OpTable::build();
-  const schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
-  const std::string host = trained_hash(table, spec, "host");
-  const tests::LateRanks late(spec.ranks());
-  CHECK(trained_hash(table, spec, "late", late.on_device()) == host);
-}
-
-TEST_CASE("a gradient that is not finite ends a run on a device by rank, step and key",
-          "[local_run]") {
-  const TestFolder folder("local-run-late-nan");
-  write_test_records(folder.path() / "train.rec", 100, 12);
-  const ops::OpTable table = ops::OpTable::build();
-  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
-  spec.data.test.clear();
-  spec.train.optimizer.lr = 1e30;
-  spec.train.schedule = {};
-  const tests::LateRanks late(spec.ranks());
-  const Outcome outcome = run(table, spec, late.on_device());
-  CHECK(outcome.status.code() == base::Errc::not_finite);
-  CHECK_THAT(outcome.status.text(), Catch::Contains("the gradient of '") &&
-                                        Catch::Contains("at step") && Catch::Contains("rank"));
-}
-
 TEST_CASE("a rank on a GPU that is not there is refused by its name", "[local_run]") {
   const TestFolder folder("local-run-no-gpu");
   write_test_records(folder.path() / "train.rec", 40, 12);
@@ -169,7 +83,7 @@ TEST_CASE("a rank on a GPU that is not there is refused by its name", "[local_ru
   schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
   spec.data.test.clear();
   const base::Device far{base::DeviceKind::cuda, 63};
-  const Outcome outcome = run(table, spec, {.devices = {far}});
+  const JobOutcome outcome = run(table, spec, {.devices = {far}});
   CHECK(outcome.status.code() == base::Errc::failed_precondition);
   CHECK_THAT(outcome.status.text(), Catch::Contains("cuda:63"));
 }
@@ -204,8 +118,8 @@ TEST_CASE("augmented jobs leave the same bits after stops, and test images as th
 }
 
 // A run that would wait for ever is stopped and so fails its test.
-Outcome bounded_run(const ops::OpTable& table, const schemas::JobSpec& spec) {
-  Outcome outcome;
+JobOutcome bounded_run(const ops::OpTable& table, const schemas::JobSpec& spec) {
+  JobOutcome outcome;
   base::SteadyClock clock;
   const auto job = open_job(spec, table);
   REQUIRE(job.ok());
@@ -235,7 +149,7 @@ TEST_CASE("a run whose stop flag is set ends as cancelled", "[local_run]") {
   LocalRunOptions options;
   options.stop = &stop;
   base::SteadyClock clock;
-  Recorder seen;
+  tests::JobRecorder seen;
   const base::Status status = run_local(*job, table, clock, seen, options);
   CHECK(status.code() == base::Errc::cancelled);
   CHECK(status.text() == "the run was stopped");
@@ -256,7 +170,7 @@ TEST_CASE("steps in which nobody has a sample pass and keep the weights", "[loca
     file.seekp(static_cast<std::streamoff>(i * record_bytes + 60)).write("garbage", 7);
   }
   file.close();
-  const Outcome outcome = bounded_run(table, spec);
+  const JobOutcome outcome = bounded_run(table, spec);
   INFO(outcome.status.to_string());
   REQUIRE(outcome.status.ok());
   CHECK(outcome.seen.cuts == std::vector<std::uint64_t>{2, 4});
@@ -273,7 +187,7 @@ TEST_CASE("a checkpoint of another job is refused by the name of what differs", 
   schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
   REQUIRE(run(table, spec).status.ok());
   spec.train.optimizer.lr = 0.06;
-  const Outcome refused = run(table, spec);
+  const JobOutcome refused = run(table, spec);
   CHECK(refused.status.code() == base::Errc::failed_precondition);
   CHECK_THAT(refused.status.text(), Catch::Contains("train.optimizer.lr = 0.05"));
   spec.train.optimizer.lr = 0.05;
@@ -291,7 +205,7 @@ TEST_CASE("a checkpoint of other records is refused, though there are as many", 
   REQUIRE(run(table, spec).status.ok());
   write_test_records(folder.path() / "other.rec", 64, 12);  // noise comes from the name
   std::filesystem::rename(folder.path() / "other.rec", folder.path() / "train.rec");
-  const Outcome refused = run(table, spec);
+  const JobOutcome refused = run(table, spec);
   CHECK(refused.status.code() == base::Errc::failed_precondition);
   CHECK_THAT(refused.status.text(), Catch::Contains("checksum") && Catch::Contains("train.rec"));
 }
@@ -372,16 +286,16 @@ TEST_CASE("a damaged newest checkpoint is passed over for the one before", "[loc
   const ops::OpTable table = ops::OpTable::build();
   const schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
   REQUIRE(run(table, spec).status.ok());
-  const std::string whole = hash_of(spec);
+  const std::string whole = tests::checkpoint_hash(spec);
   const std::filesystem::path shard =
       std::filesystem::path(spec.checkpoint.dir) / "step-4-g1-shard-0-of-1.safetensors";
   std::filesystem::resize_file(shard, std::filesystem::file_size(shard) - 1);
   const auto checkpoint = store::Checkpoint::open_newest(spec.checkpoint.dir);
   CHECK_FALSE(checkpoint.ok());  // 64 records are 2 steps an epoch: step 4 was the only checkpoint
   CHECK_THAT(checkpoint.status().text(), Catch::Contains("step-4-g1-shard-0-of-1.safetensors"));
-  const Outcome again = run(table, spec);
+  const JobOutcome again = run(table, spec);
   REQUIRE(again.status.ok());
-  CHECK(hash_of(spec) == whole);
+  CHECK(tests::checkpoint_hash(spec) == whole);
 }
 
 TEST_CASE("the checkpoints of a run outlive a damaged one of a later step", "[local_run]") {
@@ -462,7 +376,7 @@ TEST_CASE("a folder of checkpoints that cannot be read ends the run", "[local_ru
   const std::filesystem::path out = spec.checkpoint.dir;
   SECTION("a file in its place") {
     std::ofstream(out) << "no folder";
-    const Outcome outcome = run(table, spec);
+    const JobOutcome outcome = run(table, spec);
     CHECK(outcome.status.code() == base::Errc::invalid_argument);
     CHECK_THAT(outcome.status.text(), Catch::Contains(out.string()));
   }
@@ -472,7 +386,7 @@ TEST_CASE("a folder of checkpoints that cannot be read ends the run", "[local_ru
                           std::ios::in | std::ios::out | std::ios::binary);
     manifest.seekp(8).put('\x63');
     manifest.close();
-    const Outcome outcome = run(table, spec);
+    const JobOutcome outcome = run(table, spec);
     CHECK(outcome.status.code() == base::Errc::version_mismatch);
     CHECK_THAT(outcome.status.text(), Catch::Contains("step-4-g1.manifest"));
   }
@@ -499,7 +413,7 @@ TEST_CASE("the first gradient is pushed while backward goes on", "[local_run]") 
   LocalRunOptions options;
   options.trace_path = folder.path() / "trace.json";
   base::SteadyClock clock;
-  Recorder seen;
+  tests::JobRecorder seen;
   const auto job = open_job(spec, table);
   REQUIRE(job.ok());
   REQUIRE(run_local(*job, table, clock, seen, options).ok());

@@ -21,7 +21,7 @@ schemas::KeyInfo key_of(std::uint32_t id, std::int64_t elements,
   key.id = id;
   key.name = "key" + std::to_string(id);
   key.shape = base::Shape{elements};
-  key.dtype = dtype;
+  key.dtype = key.gradient_wire = key.weight_wire = dtype;
   return key;
 }
 
