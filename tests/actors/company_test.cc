@@ -23,10 +23,9 @@ namespace {
 using tests::JobOutcome;
 
 tests::JobRun company_run(const CompanyOptions& options = {}) {
-  return [options](const auto& job, const ops::OpTable& table, base::Clock& clock,
-                   train::JobObserver& seen) {
-    return run_company(job, table, clock, seen, options);
-  };
+  return
+      [options](const auto& job, const ops::OpTable& table, base::Clock& clock,
+                train::JobObserver& seen) { return run_company(job, table, clock, seen, options); };
 }
 
 JobOutcome run(const ops::OpTable& table, const schemas::JobSpec& spec, bool company,
@@ -37,8 +36,7 @@ JobOutcome run(const ops::OpTable& table, const schemas::JobSpec& spec, bool com
 std::string trained_hash(const ops::OpTable& table, const schemas::JobSpec& spec,
                          const std::string& out, bool company = true,
                          const CompanyOptions& options = {}) {
-  return tests::trained_hash(table, spec, out,
-                             company ? company_run(options) : tests::local_run());
+  return tests::trained_hash(table, spec, out, company ? company_run(options) : tests::local_run());
 }
 
 void write_data(const TestFolder& folder, std::uint64_t records) {

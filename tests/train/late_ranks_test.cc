@@ -94,7 +94,8 @@ TEST_CASE("a gradient that is not finite ends a run on a device by rank, step an
   CHECK(outcome.status.code() == base::Errc::not_finite);
   CHECK_THAT(outcome.status.text(), Catch::Contains("the gradient of '") &&
                                         Catch::Contains("at step") && Catch::Contains("of ranks "));
-  const tests::JobOutcome alone = tests::run_job(table, spec, tests::local_run(late.on_device({.add_on_devices = false})));
+  const tests::JobOutcome alone =
+      tests::run_job(table, spec, tests::local_run(late.on_device({.add_on_devices = false})));
   CHECK(alone.status.code() == base::Errc::not_finite);
   CHECK_THAT(alone.status.text(), Catch::Contains("the gradient of '") &&
                                       Catch::Contains("at step") && Catch::Contains("of rank "));
