@@ -34,6 +34,10 @@ class JobActors {
   ~JobActors();
 
   PostOffice& post_office() { return post_office_; }
+  /// Memory of `storage` for what links read: that which the ranks' devices copy from.
+  base::BufferPool& link_pool(storage::Storage& storage) const {
+    return train::host_pool(storage, server_job_.device);
+  }
   const schemas::JobSpec& spec() const { return plan_.spec; }
   /// The parameter server that writes the job's manifests; the others report to it.
   std::uint32_t first_shard() const { return plan_.layout.first_shard(); }

@@ -17,7 +17,7 @@ constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
 
 WorkerStore::WorkerStore(std::uint32_t rank, const schemas::JobSpec& spec,
                          ndarray::Runtime& runtime, Post post)
-    : rank_(rank), spec_(spec), runtime_(runtime), post_(std::move(post)) {}
+    : rank_(rank), spec_(spec), runtime_(runtime), arrivals_(runtime), post_(std::move(post)) {}
 
 base::Status WorkerStore::init(std::span<const schemas::KeyInfo> keys,
                                std::span<const NDArray> values) {
@@ -58,19 +58,19 @@ void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::
 }
 
 void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const store::PullInfo& info) {
-  const engine::Variable writes[] = {weight.variable()};
-  engine::Operation operation{"pull", {}, writes, kCopyLane, info.priority};
-  runtime_.engine.push_async(
-      operation, [this, key, weight, info](engine::RunContext&, engine::Completion completion) {
-        base::Status failure;
-        {
-          const base::MutexLock lock(mutex_);
-          failure = failure_;
-          if (failure.ok()) pulls_[key] = {weight, std::move(completion)};
-        }
-        if (!failure.ok()) return completion.complete(failure);
-        post_(PullWanted{key, info.step, info.barrier});
-      });
+  TROUPE_CHECK(key < keys_.size(), "a pull before init");
+  arrivals_.pull(keys_[key], weight, info.priority,
+                 [this, key, info](const std::shared_ptr<store::WeightArrivals::Slices>& slices,
+                                   engine::Completion completion) {
+                   base::Status failure;
+                   {
+                     const base::MutexLock lock(mutex_);
+                     failure = failure_;
+                     if (failure.ok()) pulls_[key] = {slices, std::move(completion)};
+                   }
+                   if (!failure.ok()) return completion.complete(failure);
+                   post_(PullWanted{key, info.step, info.barrier});
+                 });
 }
 
 /// A gradient as it travels; a copy where it is rounded here.
@@ -97,7 +97,6 @@ void WorkerStore::taken(const GradientTaken& taken) {
 }
 
 void WorkerStore::ready(WeightsReady ready) {
-  TROUPE_CHECK(ready.key < keys_.size(), "weights before init");
   Pull pull;
   {
     const base::MutexLock lock(mutex_);
@@ -105,17 +104,8 @@ void WorkerStore::ready(WeightsReady ready) {
     if (waiting.empty()) return;
     pull = std::move(waiting.mapped());
   }
-  // The pull holds the weight's write tag until its completion, so the copy names no variable.
-  runtime_.engine.push({"weights", {}, {}, kCopyLane, 0},
-                       [pull = std::move(pull), slices = std::move(ready.slices),
-                        wire = keys_[ready.key].weight_wire](engine::RunContext&) mutable {
-                         std::byte* place = pull.weight.buffer().data();
-                         for (const base::Buffer& slice : slices) {
-                           place += store::convert_into(slice, wire, pull.weight.dtype(), place);
-                         }
-                         pull.completion.complete();
-                         return base::Status();
-                       });
+  *pull.slices = std::move(ready.slices);
+  pull.completion.complete();
 }
 
 void WorkerStore::fail(const base::Status& status) {

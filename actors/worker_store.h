@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/mutex.h"
 #include "ndarray/runtime.h"
 #include "store/kvstore.h"
+#include "store/weight_arrivals.h"
 #include "train/rank_runner.h"
 
 namespace troupe::actors {
@@ -41,7 +43,7 @@ class WorkerStore final : public store::KVStore {
             const store::PullInfo& info) override;
   base::Status finish(std::uint64_t steps) override;
 
-  /// The worker's effects. Quick: copies run on the rank's copy lane.
+  /// The worker's effects. Quick: copies run on the rank's lanes.
   void taken(const GradientTaken& taken);
   void ready(WeightsReady ready);
   /// Ends every waiting and later operation with `status`.
@@ -49,7 +51,7 @@ class WorkerStore final : public store::KVStore {
 
  private:
   struct Pull {
-    ndarray::NDArray weight;
+    std::shared_ptr<store::WeightArrivals::Slices> slices;
     engine::Completion completion;
   };
 
@@ -59,6 +61,7 @@ class WorkerStore final : public store::KVStore {
   const schemas::JobSpec& spec_;
   std::vector<schemas::KeyInfo> keys_;  // set in init(), before any push or pull
   ndarray::Runtime& runtime_;
+  store::WeightArrivals arrivals_;
   Post post_;
   base::Mutex mutex_;
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);

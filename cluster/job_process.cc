@@ -221,7 +221,7 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
   shown_ = storage::show_storage(metrics_, storage_, "links");
   TROUPE_TRY_ASSIGN(auto tls, take_credentials(launch.credentials));
   links_ = std::make_unique<link::LinkSet>(link_limits(job_actors_->spec()),
-                                           storage_.pool(base::Device{}), std::move(tls));
+                                           job_actors_->link_pool(storage_), std::move(tls));
   traffic_ = link::show_links(metrics_, *links_);
   secret_ = launch.secret;
   peers_ = std::make_unique<PeerLinks>(

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/device.h"
@@ -25,8 +26,10 @@ std::uint64_t total_bytes(base::Device device);
 std::uint64_t free_bytes(base::Device device);
 
 /// Lets each of `devices` read and write the memory of the others directly, where the machine can
-/// do that; else copies between two of them pass through the host. For the process, for good.
-void allow_peer_access(const std::vector<base::Device>& devices);
+/// do that; copies between the pairs that it returns pass through the host. For the process, for
+/// good.
+std::vector<std::pair<base::Device, base::Device>> allow_peer_access(
+    const std::vector<base::Device>& devices);
 
 /// `bytes` > 0 bytes of pinned host memory, aligned to 64; errors as allocate().
 base::Result<std::byte*> allocate_pinned(std::size_t bytes);

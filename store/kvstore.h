@@ -61,7 +61,7 @@ class KVStore {
   /// it. The array's read tag is held until the store has added it. With count 0 the array's values
   /// do not matter: the rank takes part with nothing.
   virtual void push(std::uint32_t key, const ndarray::NDArray& gradient, const PushInfo& info) = 0;
-  /// Pushes an operation that fills `weight` with the values for info.step once they exist.
+  /// Pushes operations that fill `weight` with the values for info.step once they exist.
   virtual void pull(std::uint32_t key, const ndarray::NDArray& weight, const PullInfo& info) = 0;
   /// This rank contributes to steps < `steps` only: nobody waits for it any more.
   virtual base::Status finish(std::uint64_t steps) = 0;

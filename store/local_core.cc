@@ -352,12 +352,9 @@ void LocalStore::Core::reply(Reply& reply) const {
     reply.waiting.operation->slice_done(base::Status(answer.code, answer.text));
     return;
   }
-  const SliceInfo& slice = layout_->info(reply.waiting.pull.slice);
-  const KeyInfo& key = keys_[slice.id.key];
-  TROUPE_CHECK(
-      reply.waiting.place.size() == slice.bytes && answer.weight.size() == slice.weight_bytes,
-      "weight of another size");
-  convert_into(answer.weight, key.weight_wire, key.dtype, reply.waiting.place.data());
+  const schemas::SliceId& slice = reply.waiting.pull.slice;
+  TROUPE_CHECK(answer.weight.size() == layout_->info(slice).weight_bytes, "weight of another size");
+  (*reply.waiting.slices)[slice.slice] = answer.weight;
   reply.waiting.operation->slice_done({});
 }
 

@@ -27,16 +27,17 @@
 #include "store/slice_rules.h"
 #include "store/slice_values.h"
 #include "store/step_judge.h"
+#include "store/weight_arrivals.h"
 
 namespace troupe::store {
 
 /// See the top of the file.
 class LocalStore::Core {
  public:
-  /// A pull and where its values go.
+  /// A pull of a slice and where its buffer goes.
   struct WaitingPull {
     schemas::WeightPull pull;
-    std::span<std::byte> place;
+    std::shared_ptr<WeightArrivals::Slices> slices;
     KeyOperationPointer operation;
   };
 
@@ -52,6 +53,7 @@ class LocalStore::Core {
 
   std::uint32_t ranks() const { return rules_.tree.ranks(); }
   std::span<const SliceInfo> slices(std::uint32_t key) const { return layout_->of_key(key); }
+  const schemas::KeyInfo& key(std::uint32_t id) const { return keys_[id]; }
 
   base::Status init(std::uint32_t rank, std::span<const schemas::KeyInfo> keys,
                     std::span<const ndarray::NDArray> values);

@@ -7,6 +7,7 @@
 #include "store/key_operation.h"
 #include "store/local_core.h"
 #include "store/slice_layout.h"
+#include "store/weight_arrivals.h"
 
 namespace troupe::store {
 
@@ -20,7 +21,7 @@ namespace {
 class RankStore final : public KVStore {
  public:
   RankStore(std::shared_ptr<LocalStore::Core> core, std::uint32_t rank, ndarray::Runtime& runtime)
-      : core_(std::move(core)), rank_(rank), runtime_(runtime) {}
+      : core_(std::move(core)), rank_(rank), runtime_(runtime), arrivals_(runtime) {}
 
   std::uint32_t rank() const override { return rank_; }
   std::uint32_t ranks() const override { return core_->ranks(); }
@@ -52,24 +53,17 @@ class RankStore final : public KVStore {
   }
 
   void pull(std::uint32_t key, const NDArray& weight, const PullInfo& info) override {
-    const engine::Variable writes[] = {weight.variable()};
-    runtime_.engine.push_async(
-        {"pull", {}, writes, copy_lane(), info.priority},
-        [core = core_, key, weight, info](engine::RunContext&, engine::Completion completion) {
-          const auto slices = core->slices(key);
-          const auto operation =
-              std::make_shared<KeyOperation>(slices.size(), std::move(completion));
-          const base::Buffer bytes = weight.buffer();
-          std::size_t begin = 0;
-          for (const SliceInfo& slice : slices) {
-            LocalStore::Core::WaitingPull waiting;
-            waiting.pull = {slice.id, info.step, 0, info.step};
-            waiting.place = bytes.slice(begin, slice.bytes).as<std::byte>();
-            waiting.operation = operation;
-            core->pull(slice, waiting);
-            begin += slice.bytes;
-          }
-        });
+    arrivals_.pull(core_->key(key), weight, info.priority,
+                   [core = core_, key, info](const std::shared_ptr<WeightArrivals::Slices>& slices,
+                                             engine::Completion completion) {
+                     const auto wanted = core->slices(key);
+                     slices->resize(wanted.size());
+                     const auto operation =
+                         std::make_shared<KeyOperation>(wanted.size(), std::move(completion));
+                     for (const SliceInfo& slice : wanted) {
+                       core->pull(slice, {{slice.id, info.step, 0, info.step}, slices, operation});
+                     }
+                   });
   }
 
   base::Status finish(std::uint64_t) override { return {}; }
@@ -80,6 +74,7 @@ class RankStore final : public KVStore {
   std::shared_ptr<LocalStore::Core> core_;
   std::uint32_t rank_;
   ndarray::Runtime& runtime_;
+  WeightArrivals arrivals_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/finite.h"
 #include "base/float16.h"
+#include "ndarray/flat_call.h"
 #include "ndarray/run_kernel.h"
 #include "store/convert.h"
 #include "store/initializer.h"
@@ -149,17 +150,13 @@ base::Result<base::Buffer> SliceCompute::add(const KeyInfo& key, const base::Buf
   TROUPE_CHECK(left.size() == right.size(), "addition of slices of different sizes");
   const base::DType dtype = key.gradient_wire;
   const auto elements = static_cast<std::int64_t>(left.size() / base::dtype_size(dtype));
-  const ops::TensorDesc tensor{dtype, base::Shape{elements}, {}, false};
-  ops::OpCall call;
-  call.op = &table_.at("add");
-  TROUPE_TRY_ASSIGN(call.params, ops::Params::parse(call.op->params, {}));
-  call.inputs = {tensor, tensor};
-  call.outputs = {tensor};
-  call.team = context.lane.team;
-  TROUPE_TRY_ASSIGN(const auto kernel, context.kernels.get(call));
+  TROUPE_TRY_ASSIGN(
+      const auto kernel,
+      ndarray::flat_kernel(ndarray::flat_addition(dtype, elements, {}, context.lane.team), table_,
+                           context.kernels));
   TROUPE_TRY_ASSIGN(base::Buffer sum, context.pool.allocate(left.size(), "gradient sums"));
   const auto view = [&](const base::Buffer& buffer) {
-    return base::TensorView{buffer.data(), dtype, tensor.shape, {}, {}};
+    return ndarray::flat_view(buffer.data(), dtype, elements);
   };
   const std::array inputs = {view(left), view(right)};
   const std::array outputs = {view(sum)};

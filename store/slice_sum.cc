@@ -102,7 +102,8 @@ void SliceSum::settle(TreeNode node) {
     parts_.erase(right);
     if (a.data && b.data) {
       running_[*above] = {next_id_, a.count + b.count};
-      ready_.push_back({next_id_++, *above, std::move(a.data), std::move(b.data)});
+      ready_.push_back(
+          {next_id_++, *above, std::move(a.data), std::move(b.data), a.fresh, b.fresh});
       return;
     }
     // Nothing plus something is that something (decision 0008): an addition of zeros would turn -0

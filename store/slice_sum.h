@@ -28,6 +28,7 @@ struct Addition {
   TreeNode node;
   base::Buffer left;
   base::Buffer right;
+  bool left_fresh = false, right_fresh = false;  ///< as SumPart::fresh
 };
 
 /// Takes sums of nodes in any order, each at most once; gives additions as soon as both siblings

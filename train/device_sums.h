@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,7 +44,7 @@ struct DeviceSumsOptions {
   /// Empty: GPUs get their own.
   std::vector<base::Stream*> streams = {};
   monitoring::Metrics* metrics = nullptr;  ///< shows engine and memory; null: nobody looks
-  std::string name = "sums";               ///< under this name
+  std::string name = "sums";               ///< under this name, the engines with their devices
 };
 
 /// A rank's part in the sum of a run.
@@ -84,35 +85,46 @@ class DeviceSums {
                                      const std::shared_ptr<const KeyRun>& run);
 
  private:
-  using SumName = std::pair<std::uint64_t, std::size_t>;  // step, run
-
+  struct SumName {
+    std::uint64_t step = 0;
+    std::size_t run = 0;
+    store::TreeNode node;
+    friend auto operator<=>(const SumName&, const SumName&) = default;
+  };
   // A rank's operation that has begun.
   struct Waiting {
     engine::Completion completion;
     base::Buffer host;  // of the rank that leads
     std::shared_ptr<double> counted;
   };
-  // One run of one step.
+  // One run of one step and node.
   struct Sum {
     explicit Sum(const store::AdditionTree& tree) : values(tree) {}
     store::SliceSum values;
     std::vector<RunPart> parts;
-    std::map<std::uint32_t, Waiting> ranks;  // that have not ended
-    std::vector<store::TreeNode> open;       // whose sum is not complete
+    std::map<std::uint32_t, Waiting> ranks;  // that have come
     int priority = 0;
+    bool leaves = false;  // it is complete
   };
-  // What is to be done once the mutex is free.
+  // What computes on one device.
+  struct OnDevice {
+    std::vector<std::unique_ptr<base::Stream>> streams;  // of its own
+    std::unique_ptr<engine::Engine> engine;
+  };
   struct Work;
+  struct Todo;  // once the mutex is free
   class Running;
-  struct Todo;
+  class Alarm;
 
   DeviceSums(const schemas::JobSpec& job, std::span<const SumRank> ranks,
              const ops::OpTable& table);
   base::Status open(base::Clock& clock, const DeviceSumsOptions& options);
-  bool needed() const { return !nodes_.empty(); }
+  base::Result<OnDevice> open_device(base::Device device, base::Clock& clock,
+                                     const DeviceSumsOptions& options);
+  const store::TreeNode* node_of(std::uint32_t rank) const;
   void take(const SumPush& push, const KeyRun& run, Waiting waiting);
   void advance(const SumName& name, Sum& sum, Todo& todo) TROUPE_REQUIRES(mutex_);
-  void end_node(Sum& sum, const store::TreeNode& node, Todo& todo) TROUPE_REQUIRES(mutex_);
+  void end(const SumName& name, Todo& todo) TROUPE_REQUIRES(mutex_);
   void perform(Todo todo);
   void start(std::shared_ptr<Running> running);
   base::Result<base::Buffer> issue(Running& running, engine::RunContext& lane);
@@ -122,16 +134,16 @@ class DeviceSums {
 
   const store::AdditionTree tree_;
   const ops::OpTable& table_;
-  const std::vector<SumRank> ranks_;
+  const base::Status dropped_;  // made beforehand: it tells of missing memory
+  std::set<base::Device> used_;
   std::vector<store::TreeNode> nodes_;  // the largest with all their ranks here, and at least two
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;
-  std::vector<std::unique_ptr<base::Stream>> streams_;  // of its own
   base::Mutex mutex_;
   std::map<SumName, Sum> sums_ TROUPE_GUARDED_BY(mutex_);
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);
-  std::unique_ptr<engine::Engine> engine_;
-  std::vector<monitoring::Collection> shown_;  // of engine and memory
+  std::map<base::Device, OnDevice> devices_;
+  std::vector<monitoring::Collection> shown_;  // of engines and memory
 };
 
 }  // namespace troupe::train

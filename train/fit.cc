@@ -31,6 +31,7 @@ class FitLoop {
         phases_(options.phases == nullptr ? own_phases_ : *options.phases) {
     phases_.enter(RankPhase::idle);
     for (engine::Variable& mark : computed_) mark = engine_.new_variable("gradients");
+    for (engine::Variable& mark : ready_) mark = engine_.new_variable("what is pushed");
     for (engine::Variable& mark : committed_) mark = engine_.new_variable("step mark");
   }
 
@@ -54,6 +55,7 @@ class FitLoop {
   RankPhases own_phases_;
   RankPhases& phases_;
   Marks computed_;   // gradients of a step are there, or an error
+  Marks ready_;      // what the store gets of them, too: where others are added, theirs have come
   Marks committed_;  // the weights behind it have come
 };
 
@@ -122,12 +124,13 @@ base::Status FitLoop::end_epoch(std::uint64_t number) {
   return options_.epoch_end ? options_.epoch_end(end) : base::Status();
 }
 
-// An operation behind all gradients of the step, and one behind all weights of the next.
+// An operation behind all gradients of the step, one behind what is pushed of them, and one behind
+// all weights of the next.
 void FitLoop::mark(std::uint64_t number) {
-  std::vector<engine::Variable> gradients;
-  std::vector<engine::Variable> weights;
+  std::vector<engine::Variable> gradients, pushed, weights;
   for (const schemas::KeyInfo& key : module_.keys()) {
-    gradients.push_back(module_.pushed_gradient(key.id).variable());
+    gradients.push_back(module_.gradient(key.id).variable());
+    pushed.push_back(module_.pushed_gradient(key.id).variable());
     weights.push_back(module_.parameter(key.id).variable());
   }
   const auto push = [&](std::string_view name, const std::vector<engine::Variable>& reads,
@@ -136,6 +139,7 @@ void FitLoop::mark(std::uint64_t number) {
                  [](engine::RunContext&) { return base::Status(); });
   };
   push("gradients mark", gradients, computed_[number % kStepsInFlight]);
+  push("push mark", pushed, ready_[number % kStepsInFlight]);
   push("step mark", weights, committed_[number % kStepsInFlight]);
 }
 
@@ -148,6 +152,7 @@ base::Status FitLoop::wait_computed(std::uint64_t number) {
 base::Status FitLoop::wait_committed(std::uint64_t number) {
   TROUPE_TRY(wait_computed(number));
   const InPhase waiting(phases_, RankPhase::pull);
+  TROUPE_TRY(engine_.wait(ready_[number % kStepsInFlight]));
   return engine_.wait(committed_[number % kStepsInFlight]);
 }
 

@@ -84,7 +84,7 @@ class LocalRun {
     TROUPE_TRY_ASSIGN(start_, find_start(*job_, numeric_class_));
     if (start_.step == job_->steps_end()) return {};
     TROUPE_TRY_ASSIGN(training_, training_start(*job_, start_.step));
-    TROUPE_TRY(make_store());
+    TROUPE_TRY(make_store(options));
     TROUPE_TRY(make_ranks(options));
     observer_.began(start_);
     std::vector<std::thread> threads;
@@ -105,7 +105,7 @@ class LocalRun {
   }
 
  private:
-  base::Status make_store();
+  base::Status make_store(const LocalRunOptions& how);
   base::Status make_ranks(const LocalRunOptions& options);
   base::Result<std::string> write_checkpoint(
       std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices);
@@ -148,7 +148,7 @@ class LocalRun {
   std::uint64_t settled_ TROUPE_GUARDED_BY(mutex_) = 0;  // step of the last checkpoint, or failure
 };
 
-base::Status LocalRun::make_store() {
+base::Status LocalRun::make_store(const LocalRunOptions& how) {
   const schemas::JobSpec& spec = job_->spec;
   store::LocalStoreOptions options{
       .workers = spec.workers,
@@ -168,7 +168,7 @@ base::Status LocalRun::make_store() {
       return checkpoint(step, std::move(slices));
     };
   }
-  const store::LocalStoreParts parts{table_, storage_.pool(base::Device{}), kernels_};
+  const store::LocalStoreParts parts{table_, host_pool(storage_, how.device_of(0)), kernels_};
   TROUPE_TRY_ASSIGN(store_, store::LocalStore::create(parts, options));
   return {};
 }
@@ -270,14 +270,6 @@ bool LocalRun::save_before_stop() {
 
 }  // namespace
 
-namespace {
-
-base::Device device_of(const LocalRunOptions& options, std::uint32_t rank) {
-  return options.devices.empty() ? base::Device{} : options.devices[rank % options.devices.size()];
-}
-
-}  // namespace
-
 base::Result<LocalSums> LocalSums::create(const schemas::JobSpec& job, const ops::OpTable& table,
                                           base::Clock& clock, const LocalRunOptions& options) {
   LocalSums made;
@@ -285,12 +277,11 @@ base::Result<LocalSums> LocalSums::create(const schemas::JobSpec& job, const ops
   if (!options.add_on_devices) return made;
   std::vector<std::vector<SumRank>> machines(job.workers.machines);
   for (std::uint32_t rank = 0; rank < job.ranks(); ++rank) {
-    machines[made.machine_of_rank_[rank]].push_back({rank, device_of(options, rank)});
+    machines[made.machine_of_rank_[rank]].push_back({rank, options.device_of(rank)});
   }
   for (std::size_t machine = 0; machine < machines.size(); ++machine) {
-    const DeviceSumsOptions how{.streams = options.sum_streams,
-                                .metrics = options.metrics,
-                                .name = fmt::format("sums{}", machine)};
+    DeviceSumsOptions how{.metrics = options.metrics, .name = fmt::format("sums{}", machine)};
+    if (!options.sum_streams.empty()) how.streams = options.sum_streams[machine];
     TROUPE_TRY_ASSIGN(made.by_machine_.emplace_back(),
                       DeviceSums::create(job, machines[machine], table, clock, how));
   }
@@ -305,7 +296,7 @@ RankOptions rank_options(const LocalRunOptions& options, const LocalSums& sums,
                          std::uint32_t rank) {
   RankOptions made;
   made.rank = rank;
-  made.device = device_of(options, rank);
+  made.device = options.device_of(rank);
   made.sums = sums.of_rank(rank);
   if (!options.streams.empty()) made.streams = options.streams[rank];
   made.run_bytes = options.run_bytes;

@@ -50,8 +50,13 @@ struct LocalRunOptions {
   std::size_t run_bytes = kRunBytes;       ///< as in ModuleOptions
   /// By rank, as RankOptions has them.
   std::vector<std::vector<base::Stream*>> streams = {};
-  std::vector<base::Stream*> sum_streams = {};  ///< as in DeviceSumsOptions
-  bool add_on_devices = true;                   ///< where DeviceSums can; no bit depends on it
+  /// By machine, as DeviceSumsOptions has them.
+  std::vector<std::vector<base::Stream*>> sum_streams = {};
+  bool add_on_devices = true;  ///< where DeviceSums can; no bit depends on it
+
+  base::Device device_of(std::uint32_t rank) const {
+    return devices.empty() ? base::Device{} : devices[rank % devices.size()];
+  }
 };
 
 /// What adds gradients on devices in a run: each group of ranks is a machine.

@@ -73,7 +73,11 @@ base::Status Module::declare() {
     TROUPE_TRY_ASSIGN(counts_[key.dtype],
                       NDArray::zeros(runtime_, base::Shape{}, key.dtype, options_.device));
   }
-  if (options_.sums != nullptr) way_ = options_.sums->way(options_.rank);
+  pushes_of_ = fmt::format("rank {}", options_.rank);
+  if (options_.sums != nullptr) {
+    way_ = options_.sums->way(options_.rank);
+    pushes_of_ = options_.sums->ranks_text(options_.rank);
+  }
   TROUPE_TRY_ASSIGN(arrays_, StoreArrays::create(runtime_, keys_, computed, options_.device,
                                                  options_.run_bytes, way_));
   TROUPE_TRY_ASSIGN(step_, NDArray::zeros(runtime_, {}, base::DType::i64));
@@ -262,9 +266,7 @@ void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
     runtime_.engine.push(
         {"check", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
         [gradient, name = keys_[key].name, dtype = keys_[key].dtype, info,
-         of = options_.sums == nullptr
-                  ? fmt::format("rank {}", options_.rank)
-                  : options_.sums->ranks_text(options_.rank)](engine::RunContext&) -> base::Status {
+         of = pushes_of_](engine::RunContext&) -> base::Status {
           if (info.ready_count() == 0.0) return {};
           const std::uint64_t found =
               base::count_not_finite(gradient.dtype(), gradient.buffer().as<std::byte>());
@@ -323,11 +325,8 @@ base::Status Module::push(std::uint64_t step, double count) {
 }
 
 base::Status Module::pull(std::uint64_t step, bool barrier) {
-  for (const auto& run : arrays_->weight_runs()) {
-    for (const std::uint32_t key : run->keys) {
-      store_->pull(key, arrays_->pulled()[key], {step, barrier, -static_cast<int>(key)});
-    }
-    StoreArrays::to_device(run, -static_cast<int>(run->keys.front()));
+  for (const KeyInfo& key : keys_) {  // as the forward pass wants them
+    store_->pull(key.id, parameter(key.id), {step, barrier, -static_cast<int>(key.id)});
   }
   return {};
 }
@@ -354,7 +353,7 @@ base::Result<ModuleBatch> Module::batch(const data::Batch& batch) {
 base::Result<base::Buffer> Module::in_dtype(const base::Buffer& values) {
   if (options_.inputs.dtype == base::DType::f32 || values.empty()) return values;
   const auto from = values.as<float>();
-  base::BufferPool& pool = host_pool(runtime_, options_.device);
+  base::BufferPool& pool = host_pool(runtime_.storage, options_.device);
   TROUPE_TRY_ASSIGN(base::Buffer wide, pool.allocate(from.size() * sizeof(double), "batch"));
   std::copy(from.begin(), from.end(), wide.as<double>().begin());
   return wide;

@@ -171,6 +171,7 @@ class Module {
   ModuleOptions options_;
   std::vector<schemas::KeyInfo> keys_;
   GradientWay way_ = GradientWay::to_host;
+  std::string pushes_of_;              // whose gradients are in pushed_gradient(), for people
   std::optional<StoreArrays> arrays_;  // gradients of averages: the weighed batch values
   std::vector<bool> with_gradient_;    // keys_with_gradient()
   std::shared_ptr<symbol::Arena> arena_;

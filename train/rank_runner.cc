@@ -174,7 +174,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
 
 base::Status RankRunner::Parts::open_data() {
   const schemas::DataSpec& spec = job->spec.data;
-  base::BufferPool& pool = host_pool(runtime, options.device);
+  base::BufferPool& pool = host_pool(runtime.storage, options.device);
   const data::PrefetchOptions prefetch{spec.prefetch_threads, spec.prefetch_batches};
   const data::BatchSources train_sources{
       job->train_data, data::make_training_plan(job->orders, options.rank, job->steps_end()), &pool,

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
+#include "ndarray/flat_call.h"
 #include "ndarray/run_kernel.h"
 
 namespace troupe::train {
@@ -27,16 +27,13 @@ std::size_t bytes_of(const KeyInfo& key) {
   return static_cast<std::size_t>(key.shape.elements()) * base::dtype_size(key.dtype);
 }
 
-/// One direction of travel of a device's keys.
+/// The way of gradients from their device.
 struct Journey {
   ndarray::Runtime& runtime;
   std::span<const KeyInfo> keys;
   base::Device device;
   std::size_t run_bytes = kRunBytes;
-  bool rounds = false;  ///< keys travel in their gradient_wire
   bool to_host = true;  ///< the host has arrays, too
-
-  base::DType wire(const KeyInfo& key) const { return rounds ? key.gradient_wire : key.dtype; }
 };
 
 /// Where a key lies in its run.
@@ -98,17 +95,11 @@ base::Result<NDArray> make_block(ndarray::Runtime& runtime, base::BufferPool& po
 base::Result<std::shared_ptr<const ops::Kernel>> rounding(const Journey& journey,
                                                           const RunPart& part) {
   if (part.dtype == part.wire) return std::shared_ptr<const ops::Kernel>();
-  ops::OpCall call;
-  call.op = &journey.runtime.ops.at("cast");
-  TROUPE_TRY_ASSIGN(
-      call.params,
-      ops::Params::parse(call.op->params, {{"dtype", std::string(base::dtype_name(part.wire))}}));
-  const base::Shape shape{part.elements};
-  call.inputs = {{part.dtype, shape, {}, false}};
-  call.outputs = {{part.wire, shape, {}, false}};
-  call.device = journey.device;
-  call.team = journey.runtime.engine.team({journey.device, engine::LaneKind::copy});
-  TROUPE_TRY_ASSIGN(auto kernel, journey.runtime.kernels.get(call));
+  ndarray::Runtime& runtime = journey.runtime;
+  const int team = runtime.engine.team({journey.device, engine::LaneKind::copy});
+  const ndarray::FlatCall call =
+      ndarray::flat_cast(part.dtype, part.wire, part.elements, journey.device, team);
+  TROUPE_TRY_ASSIGN(auto kernel, ndarray::flat_kernel(call, runtime.ops, runtime.kernels));
   TROUPE_CHECK(kernel->scratch_bytes() == 0, "a cast that wants scratch");
   return kernel;
 }
@@ -119,8 +110,7 @@ base::Result<std::shared_ptr<const KeyRun>> make_run(const Journey& journey,
   auto run = std::make_shared<KeyRun>();
   std::vector<Place> places;
   for (const std::uint32_t id : ids) {
-    const KeyInfo& key = journey.keys[id];
-    places.push_back({&key, journey.wire(key), 0, 0});
+    places.push_back({&journey.keys[id], journey.keys[id].gradient_wire, 0, 0});
   }
   std::ranges::stable_sort(
       places, {}, [](const Place& place) { return std::pair(place.wire, place.key->dtype); });
@@ -135,8 +125,9 @@ base::Result<std::shared_ptr<const KeyRun>> make_run(const Journey& journey,
     TROUPE_TRY_ASSIGN(run->rounded, make_block(runtime, pool, size.travel_bytes));
   }
   if (journey.to_host) {
-    TROUPE_TRY_ASSIGN(const NDArray host,
-                      make_block(runtime, host_pool(runtime, journey.device), size.travel_bytes));
+    TROUPE_TRY_ASSIGN(
+        const NDArray host,
+        make_block(runtime, host_pool(runtime.storage, journey.device), size.travel_bytes));
     run->host_block = host.buffer();
   }
   for (const Place& at : places) {
@@ -205,9 +196,8 @@ base::Status issue_rounding(const KeyRun& run, engine::RunContext& lane) {
       TROUPE_TRY(lane.stream->copy(to, from, elements * base::dtype_size(part.wire)));
       continue;
     }
-    const base::Shape shape{part.elements};
-    const std::array inputs = {base::TensorView{from, part.dtype, shape, {}, {}}};
-    const std::array outputs = {base::TensorView{to, part.wire, shape, {}, {}}};
+    const std::array inputs = {ndarray::flat_view(from, part.dtype, part.elements)};
+    const std::array outputs = {ndarray::flat_view(to, part.wire, part.elements)};
     const ndarray::KernelBuffers buffers{
         .inputs = inputs, .outputs = outputs, .scratch = {}, .fresh = true};
     TROUPE_TRY(ndarray::run_kernel(part.rounds, buffers, lane));
@@ -217,8 +207,7 @@ base::Status issue_rounding(const KeyRun& run, engine::RunContext& lane) {
 
 }  // namespace
 
-base::BufferPool& host_pool(ndarray::Runtime& runtime, base::Device device) {
-  storage::Storage& storage = runtime.storage;
+base::BufferPool& host_pool(storage::Storage& storage, base::Device device) {
   return device.host_memory() ? storage.pool(base::Device{}) : storage.pinned_pool();
 }
 
@@ -229,39 +218,30 @@ base::Result<StoreArrays> StoreArrays::create(ndarray::Runtime& runtime,
                                               GradientWay way) {
   TROUPE_CHECK(way == GradientWay::to_host || ndarray::uses_stream(device),
                "gradients of a CPU that are to be added on devices");
-  std::vector<std::uint32_t> order(keys.size());
-  std::iota(order.begin(), order.end(), 0U);
-  const Journey up{runtime, keys, device, run_bytes};
   StoreArrays made;
-  TROUPE_TRY_ASSIGN(made.weight_runs_, make_runs(up, order));
   std::vector<std::uint32_t> backward, still;
-  for (auto id = order.rbegin(); id != order.rend(); ++id) {
-    (!ndarray::uses_stream(device) || computed[*id] ? backward : still).push_back(*id);
+  for (const KeyInfo& key : keys) {
+    TROUPE_TRY_ASSIGN(made.parameters_.emplace_back(),
+                      NDArray::zeros(runtime, key.shape, key.dtype, device));
+    (!ndarray::uses_stream(device) || computed[key.id] ? backward : still).push_back(key.id);
   }
-  Journey down = up;
-  down.rounds = true;
-  down.to_host = way != GradientWay::sum_member;
-  TROUPE_TRY_ASSIGN(made.gradient_runs_, make_runs(down, backward));
-  for (auto* arrays : {&made.parameters_, &made.gradients_, &made.pulled_, &made.pushed_}) {
-    arrays->resize(keys.size());
-  }
+  std::ranges::reverse(backward);
+  std::ranges::reverse(still);
+  const Journey journey{runtime, keys, device, run_bytes, way != GradientWay::sum_member};
+  TROUPE_TRY_ASSIGN(made.gradient_runs_, make_runs(journey, backward));
   for (const std::uint32_t id : still) {  // zero for good: the host's array serves the store
     TROUPE_TRY_ASSIGN(auto run, make_shared_run(runtime, keys[id], {}));
     made.gradient_runs_.push_back(std::move(run));
   }
-  made.place(made.weight_runs_, made.parameters_, made.pulled_);
-  made.place(made.gradient_runs_, made.gradients_, made.pushed_);
-  return made;
-}
-
-void StoreArrays::place(const Runs& runs, std::vector<NDArray>& device,
-                        std::vector<NDArray>& host) const {
-  for (const auto& run : runs) {
+  made.gradients_.resize(keys.size());
+  made.pushed_.resize(keys.size());
+  for (const auto& run : made.gradient_runs_) {
     for (std::size_t i = 0; i < run->keys.size(); ++i) {
-      device[run->keys[i]] = run->device[i];
-      host[run->keys[i]] = run->host.empty() ? run->device[i] : run->host[i];
+      made.gradients_[run->keys[i]] = run->device[i];
+      made.pushed_[run->keys[i]] = run->host.empty() ? run->device[i] : run->host[i];
     }
   }
+  return made;
 }
 
 void StoreArrays::to_host(const std::shared_ptr<const KeyRun>& run, int priority) {
@@ -286,34 +266,19 @@ void StoreArrays::to_host(const std::shared_ptr<const KeyRun>& run, int priority
 
 void StoreArrays::round(const std::shared_ptr<const KeyRun>& run, int priority) {
   if (!run->rounded) return;
-  const std::vector<engine::Variable> reads = variables(run->device);
+  // A failure is one of the gradients, which whoever waits for them sees.
+  const std::vector<engine::Variable> changed = variables(run->device);
   const std::array written = {run->rounded.variable()};
   const engine::Lane lane{run->device.front().device(), engine::LaneKind::copy};
   const engine::Operation operation{.name = "gradients rounded",
-                                    .reads = reads,
+                                    .reads = {},
+                                    .writes = changed,
                                     .lane = lane,
                                     .priority = priority,
                                     .overwrites = written};
   ndarray::push_on_lane(
       run->device.front().runtime().engine, operation,
       [run](engine::RunContext& context) { return issue_rounding(*run, context); });
-}
-
-void StoreArrays::to_device(const std::shared_ptr<const KeyRun>& run, int priority) {
-  if (run->host.empty()) return;
-  const std::vector<engine::Variable> reads = variables(run->host);
-  const std::vector<engine::Variable> written = variables(run->device);
-  const engine::Lane lane{run->device.front().device(), engine::LaneKind::priority};
-  const engine::Operation operation{.name = "weights to the device",
-                                    .reads = reads,
-                                    .lane = lane,
-                                    .priority = priority,
-                                    .overwrites = written};
-  ndarray::push_on_lane(
-      run->device.front().runtime().engine, operation, [run](engine::RunContext& context) {
-        return context.stream->copy(run->device_block.data(), run->host_block.data(),
-                                    run->host_block.size());
-      });
 }
 
 }  // namespace troupe::train

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// StoreArrays: the arrays of a module's keys, and what a store sees of them. Where the host reads
-// and writes a device's memory they are the same arrays. Else a store has copies of its own in
-// pinned memory of the host, and runs of keys travel between the two, each by one copy, so that
-// many small keys cost no more than a large one. Gradients are rounded to what they travel in
-// before they leave their device. Made and used by the module's thread; copies are operations of
-// its engine.
+// StoreArrays: the arrays of a module's keys, and what a store sees of their gradients. Where the
+// host reads a device's memory they are the same arrays. Else a store has copies of its own in
+// pinned memory of the host, and runs of keys travel there, each by one copy, so that many small
+// keys cost no more than a large one. Gradients are rounded to what they travel in before they
+// leave their device. Made and used by the module's thread; copies are operations of its engine.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +19,7 @@
 #include "ndarray/runtime.h"
 #include "ops/kernel.h"
 #include "schemas/messages.h"
+#include "storage/storage.h"
 
 namespace troupe::train {
 
@@ -28,7 +28,7 @@ inline constexpr std::size_t kRunBytes = std::size_t{4} << 20;
 
 /// Memory of the host for what travels to and from `device`: pinned where that is a GPU, which then
 /// copies by itself.
-base::BufferPool& host_pool(ndarray::Runtime& runtime, base::Device device);
+base::BufferPool& host_pool(storage::Storage& storage, base::Device device);
 
 /// Keys of a run that have one dtype and travel in one dtype: neighbours, whose gaps travel too.
 struct RunPart {
@@ -38,16 +38,16 @@ struct RunPart {
   std::shared_ptr<const ops::Kernel> rounds;  ///< from dtype to wire; null where they are the same
 };
 
-/// Keys whose arrays lie one behind the other, on the device and on the host.
+/// Keys whose gradients lie one behind the other, on the device and on the host.
 struct KeyRun {
   std::vector<std::uint32_t> keys;
   std::vector<ndarray::NDArray> device, host;  ///< by position of `keys`; no host: nothing to copy
-  /// The rest is empty where nothing leaves the device's memory or comes to it.
+  /// The rest is empty where nothing leaves the device's memory.
   std::vector<RunPart> parts;             ///< in the order of their places
   base::Buffer device_block, host_block;  ///< `host_block` in the dtypes of the way
   ndarray::NDArray rounded;               ///< bytes of the device, laid out as `host_block`;
                                           ///< none where nothing is rounded
-  /// What leaves the device, or comes to it: `rounded` or else `device`.
+  /// What leaves the device: `rounded` or else `device`.
   base::Buffer travel_block() const { return rounded ? rounded.buffer() : device_block; }
 };
 
@@ -75,14 +75,11 @@ class StoreArrays {
   /// By id, on the device: what executors read and write.
   const std::vector<ndarray::NDArray>& parameters() const { return parameters_; }
   const std::vector<ndarray::NDArray>& gradients() const { return gradients_; }
-  /// By id, of the host: what a store fills with weights, and the gradients that it reads, in
-  /// their gradient_wire where they come from a device with streams. sum_member: on the device.
-  const std::vector<ndarray::NDArray>& pulled() const { return pulled_; }
+  /// By id, of the host: the gradients that a store reads, in their gradient_wire where they come
+  /// from a device with streams. sum_member: on the device.
   const std::vector<ndarray::NDArray>& pushed() const { return pushed_; }
 
-  /// All keys as the forward pass wants their weights, and as the backward pass writes their
-  /// gradients: by id, and from the last id to the first.
-  const Runs& weight_runs() const { return weight_runs_; }
+  /// All keys as the backward pass writes their gradients, from the last id to the first.
   const Runs& gradient_runs() const { return gradient_runs_; }
 
   /// Pushes the copy of a run of gradients to the host, rounded; nothing where there are no two
@@ -90,16 +87,12 @@ class StoreArrays {
   static void to_host(const std::shared_ptr<const KeyRun>& run, int priority);
   /// Pushes the rounding of a run of gradients alone, into KeyRun::rounded; nothing without one.
   static void round(const std::shared_ptr<const KeyRun>& run, int priority);
-  /// Pushes the copy of a run of weights to the device; nothing where there are no two arrays.
-  static void to_device(const std::shared_ptr<const KeyRun>& run, int priority);
 
  private:
   StoreArrays() = default;
-  void place(const Runs& runs, std::vector<ndarray::NDArray>& device,
-             std::vector<ndarray::NDArray>& host) const;
 
-  std::vector<ndarray::NDArray> parameters_, gradients_, pulled_, pushed_;
-  Runs weight_runs_, gradient_runs_;
+  std::vector<ndarray::NDArray> parameters_, gradients_, pushed_;
+  Runs gradient_runs_;
 };
 
 }  // namespace troupe::train

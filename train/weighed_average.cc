@@ -62,7 +62,7 @@ base::Status WeighedAverage::run(engine::RunContext& lane) const {
 base::Status set_count(const NDArray& count, double number) {
   ndarray::Runtime& runtime = count.runtime();
   TROUPE_TRY_ASSIGN(base::Buffer value,
-                    host_pool(runtime, count.device()).allocate(count.bytes(), "counts"));
+                    host_pool(runtime.storage, count.device()).allocate(count.bytes(), "counts"));
   value = value.slice(0, count.bytes());
   if (count.dtype() == base::DType::f64) {
     value.as<double>()[0] = number;

@@ -46,21 +46,21 @@ std::uint64_t free_bytes(Device device) {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
-void allow_peer_access(const std::vector<Device>& devices) {
+std::vector<std::pair<Device, Device>> allow_peer_access(const std::vector<Device>& devices) {
+  std::vector<std::pair<Device, Device>> without;
   for (const Device device : devices) {
     for (const Device peer : devices) {
       int can = 0;
       if (peer == device || !check_device(device).ok() || !check_device(peer).ok()) continue;
-      if (cudaDeviceCanAccessPeer(&can, device.index, peer.index) != cudaSuccess || can == 0) {
-        continue;
-      }
       const DeviceScope scope(device);
-      // An error, as of a pair that has it already, is no later call's.
-      if (cudaDeviceEnablePeerAccess(peer.index, 0) != cudaSuccess) {
-        static_cast<void>(cudaGetLastError());
-      }
+      cudaError_t got = cudaDeviceCanAccessPeer(&can, device.index, peer.index);
+      if (got == cudaSuccess && can != 0) got = cudaDeviceEnablePeerAccess(peer.index, 0);
+      if (got != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
+      const bool has = (got == cudaSuccess && can != 0) || got == cudaErrorPeerAccessAlreadyEnabled;
+      if (!has) without.emplace_back(device, peer);
     }
   }
+  return without;
 }
 
 namespace {

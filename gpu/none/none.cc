@@ -30,7 +30,10 @@ std::uint64_t free_bytes(base::Device) {
   return 0;
 }
 
-void allow_peer_access(const std::vector<base::Device>&) {}
+std::vector<std::pair<base::Device, base::Device>> allow_peer_access(
+    const std::vector<base::Device>&) {
+  return {};
+}
 
 base::Result<std::byte*> allocate_pinned(std::size_t) {
   return base::error(base::Errc::failed_precondition, "no pinned memory: {}", inventory().problem);

@@ -135,6 +135,10 @@ TEST_CASE("steps that are judged end in the local store's bits, too", "[company]
   const std::string local = trained_hash(table, spec, "local", false);
   CHECK(local != clipped);
   CHECK(trained_hash(table, spec, "company") == local);
+  const tests::LateRanks late(spec.ranks(), 2);
+  const CompanyOptions on_devices = {.run = late.on_device(), .server_observer = {}};
+  CHECK(trained_hash(table, spec, "company-late", true, on_devices) == local);
+  CHECK(late.added(0) > 0);
   spec.train.max_steps = 5;
   trained_hash(table, spec, "parts");
   spec.train.max_steps.reset();
@@ -168,11 +172,18 @@ TEST_CASE("every combination of the tiers' modes learns", "[company]") {
       spec.train.epochs = 6;
       spec.checkpoint.dir = folder.path() / fmt::format("modes-{}{}", static_cast<int>(device),
                                                         static_cast<int>(cluster));
-      const JobOutcome outcome = run(table, spec, true);
-      INFO(spec.checkpoint.dir << " " << outcome.status.to_string());
-      REQUIRE(outcome.status.ok());
-      CHECK(outcome.seen.scores.back().accuracy() > 0.7);
-      CHECK(outcome.seen.steps.back() == 42);
+      const tests::LateRanks late(spec.ranks(), 2);
+      CompanyOptions on_devices;
+      on_devices.run = late.on_device();
+      for (const CompanyOptions& options : {CompanyOptions(), on_devices}) {
+        const JobOutcome outcome = run(table, spec, true, options);
+        INFO(spec.checkpoint.dir << " " << outcome.status.to_string());
+        REQUIRE(outcome.status.ok());
+        CHECK(outcome.seen.scores.back().accuracy() > 0.7);
+        CHECK(outcome.seen.steps.back() == 42);
+        spec.checkpoint.dir += "-late";
+      }
+      CHECK((late.added(0) > 0) == (device == Mode::sequential));
     }
   }
 }

@@ -18,7 +18,12 @@ class LateRanks {
   explicit LateRanks(std::uint32_t ranks, std::uint32_t devices = 1) {
     for (std::uint32_t device = 0; device < devices; ++device) {
       devices_.push_back({base::DeviceKind::delayed, static_cast<std::int32_t>(device)});
-      for (const int late_us : {40, 60}) sums_.push_back(make(devices_.back(), late_us));
+    }
+    for (std::uint32_t machine = 0; machine < ranks; ++machine) {  // there are no more
+      std::vector<base::Stream*>& own = sums_.emplace_back();
+      for (const base::Device device : devices_) {
+        for (const int late_us : {40, 60}) own.push_back(make(device, late_us));
+      }
     }
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       std::vector<base::Stream*>& own = by_rank_.emplace_back();
@@ -43,7 +48,9 @@ class LateRanks {
   /// Closures that ran on the sums' streams of one kind: 0 additions, 1 copies to the host.
   std::uint64_t added(std::size_t kind) const {
     std::uint64_t all = 0;
-    for (std::size_t i = kind; i < sums_.size(); i += 2) all += late(sums_[i]).ran();
+    for (const auto& streams : sums_) {
+      for (std::size_t i = kind; i < streams.size(); i += 2) all += late(streams[i]).ran();
+    }
     return all;
   }
 
@@ -66,8 +73,7 @@ class LateRanks {
 
   std::vector<std::unique_ptr<DelayedStream>> streams_;
   std::vector<base::Device> devices_;
-  std::vector<std::vector<base::Stream*>> by_rank_;
-  std::vector<base::Stream*> sums_;
+  std::vector<std::vector<base::Stream*>> by_rank_, sums_;  // sums: by machine
 };
 
 }  // namespace troupe::tests

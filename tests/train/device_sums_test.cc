@@ -314,13 +314,25 @@ TEST_CASE("the first failure ends every sum, and those that come", "[device_sums
   machine.push(1, 0, 1.0);
   for (const std::uint32_t rank : {0U, 1U, 2U}) {
     const base::Status status = machine.rank(rank).test.engine->wait_all();
-    CHECK_THAT(status.text(), Catch::Contains("adding gradients on delayed:0") &&
+    CHECK_THAT(status.text(), Catch::Contains("adding gradients of delayed:0") &&
                                   Catch::Contains("the device fell off the bus"));
   }
   CHECK_FALSE(machine.rank(0).arrays->pushed()[0].wait().ok());
   machine.push(2, 1, 1.0);
   CHECK_THAT(machine.rank(2).test.engine->wait_all().text(),
              Catch::Contains("the device fell off the bus"));
+}
+
+TEST_CASE("a gradient that cannot be rounded is an error of its rank", "[device_sums]") {
+  Machine machine(job_of(1, 2), {0, 1}, 1);
+  Rank& member = machine.rank(1);
+  member.down.enqueue_host(
+      [] { return base::error(base::Errc::internal, "the copy stream is broken"); });
+  machine.push(1, 0, 1.0);
+  CHECK_THAT(member.arrays->gradients()[1].wait().text(),
+             Catch::Contains("the copy stream is broken"));
+  machine.push(0, 0, 1.0);
+  machine.rank(0).test.engine->cancel("the job is stopped");
 }
 
 TEST_CASE("a rank that is stopped waits for no sum, and its arrays outlive it", "[device_sums]") {

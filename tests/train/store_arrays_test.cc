@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of keys on the late test device and on the host: runs, copies, what never travels.
+// Arrays of keys on the late test device and on the host: runs, copies, roundings, what never
+// travels.
 #include "train/store_arrays.h"
 
 #include <vector>
 
+#include "base/float16.h"
 #include "tests/support/catch.h"
 #include "tests/support/delayed_stream.h"
 #include "tests/support/test_runtime.h"
@@ -43,17 +45,15 @@ TEST_CASE("of the host a store sees the arrays themselves, key by key", "[store_
   const std::vector keys = {key_of(0, 3), key_of(1, 0), key_of(2, 5, base::DType::f64)};
   const auto arrays =
       StoreArrays::create(test.runtime, keys, {true, true, false}, base::Device{}).value();
-  CHECK(keys_of(arrays.weight_runs()) == std::vector<std::vector<std::uint32_t>>{{0}, {1}, {2}});
   CHECK(keys_of(arrays.gradient_runs()) == std::vector<std::vector<std::uint32_t>>{{2}, {1}, {0}});
   for (const schemas::KeyInfo& key : keys) {
-    CHECK(arrays.pulled()[key.id].same_memory(arrays.parameters()[key.id]));
+    CHECK(arrays.parameters()[key.id].shape() == key.shape);
     CHECK(arrays.pushed()[key.id].same_memory(arrays.gradients()[key.id]));
     CHECK(arrays.gradients()[key.id].shape() == key.shape);
     CHECK(arrays.gradients()[key.id].dtype() == key.dtype);
   }
   const std::uint64_t before = test.engine->counters().pushed;
   StoreArrays::to_host(arrays.gradient_runs().front(), 0);
-  StoreArrays::to_device(arrays.weight_runs().front(), 0);
   CHECK(test.engine->counters().pushed == before);
 }
 
@@ -69,11 +69,9 @@ TEST_CASE("runs end where they are full, and hold what a backward pass writes", 
   const std::vector<bool> computed = {true, true, true, false, true, true};
   const auto arrays = StoreArrays::create(late.test.runtime, keys, computed, kLate).value();
   using Keys = std::vector<std::vector<std::uint32_t>>;
-  CHECK(keys_of(arrays.weight_runs()) == Keys{{0, 1}, {2}, {3, 4, 5}});
   CHECK(keys_of(arrays.gradient_runs()) == Keys{{5, 4, 2}, {1, 0}, {3}});
   for (const schemas::KeyInfo& key : keys) {
     CHECK(arrays.parameters()[key.id].device() == kLate);
-    CHECK(arrays.pulled()[key.id].device() == base::Device{});
     CHECK(arrays.pushed()[key.id].device() == base::Device{});
     CHECK(arrays.gradients()[key.id].device() == (key.id == 3 ? base::Device{} : kLate));
     for (const NDArray& array : {arrays.pushed()[key.id], arrays.parameters()[key.id]}) {
@@ -83,7 +81,7 @@ TEST_CASE("runs end where they are full, and hold what a backward pass writes", 
   }
 }
 
-TEST_CASE("a run travels by one copy, both ways, behind what writes its keys", "[store_arrays]") {
+TEST_CASE("a run leaves by one copy, behind what writes its keys", "[store_arrays]") {
   LateRuntime late;
   const std::vector keys = {key_of(0, 3), key_of(1, 2, base::DType::f64), key_of(2, 70)};
   const auto arrays =
@@ -104,15 +102,12 @@ TEST_CASE("a run travels by one copy, both ways, behind what writes its keys", "
   for (const float step : {100.0F, 200.0F}) {
     for (const schemas::KeyInfo& key : keys) {
       fill(arrays.gradients()[key.id], step + static_cast<float>(key.id));
-      fill(arrays.pulled()[key.id], -step - static_cast<float>(key.id));
     }
     REQUIRE(late.test.engine->wait_all().ok());
-    const std::uint64_t down = late.down.ran(), up = late.up.ran();
+    const std::uint64_t down = late.down.ran();
     StoreArrays::to_host(arrays.gradient_runs().front(), 0);
-    StoreArrays::to_device(arrays.weight_runs().front(), 0);
     REQUIRE(late.test.engine->wait_all().ok());
     CHECK(late.down.ran() == down + 1);
-    CHECK(late.up.ran() == up + 1);
     for (const schemas::KeyInfo& key : keys) {
       CHECK(arrays.pushed()[key.id].to_string().substr(0, 20) ==
             arrays.gradients()[key.id].to_string().substr(0, 20));
@@ -120,8 +115,42 @@ TEST_CASE("a run travels by one copy, both ways, behind what writes its keys", "
     CHECK(arrays.pushed()[1].to_vector<double>().value() ==
           std::vector<double>{step + 1, step + 2});
     CHECK(arrays.pushed()[2].to_vector<float>().value().back() == step + 2 + 69);
-    CHECK(arrays.parameters()[0].to_vector<float>().value() ==
-          std::vector<float>{-step, -step + 1, -step + 2});
+  }
+}
+
+TEST_CASE("gradients are rounded to what they travel in before they leave", "[store_arrays]") {
+  LateRuntime late;
+  std::vector keys = {key_of(0, 3), key_of(1, 130), key_of(2, 2), key_of(3, 5)};
+  keys[1].gradient_wire = keys[3].gradient_wire = base::DType::bf16;
+  const auto arrays =
+      StoreArrays::create(late.test.runtime, keys, std::vector<bool>(4, true), kLate).value();
+  REQUIRE(arrays.gradient_runs().size() == 1);
+  const KeyRun& run = *arrays.gradient_runs().front();
+  REQUIRE(run.parts.size() == 2);
+  CHECK(run.host_block.size() < run.device_block.size());
+  for (const schemas::KeyInfo& key : keys) {
+    CHECK(arrays.pushed()[key.id].dtype() == key.gradient_wire);
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < key.shape.elements(); ++i) {
+      values.push_back(1.0F + 0.001F * static_cast<float>(i) + static_cast<float>(key.id));
+    }
+    const auto bytes = std::as_bytes(std::span(values));
+    REQUIRE(arrays.gradients()[key.id].write(bytes).ok());
+  }
+  StoreArrays::to_host(arrays.gradient_runs().front(), 0);
+  for (const schemas::KeyInfo& key : keys) {
+    const NDArray& pushed = arrays.pushed()[key.id];
+    std::vector<std::byte> found(pushed.bytes());
+    REQUIRE(pushed.read(found).ok());
+    for (std::int64_t i = 0; i < key.shape.elements(); ++i) {
+      const float exact = 1.0F + 0.001F * static_cast<float>(i) + static_cast<float>(key.id);
+      if (key.gradient_wire == base::DType::f32) {
+        CHECK(reinterpret_cast<const float*>(found.data())[i] == exact);
+      } else {
+        const auto rounded = reinterpret_cast<const base::BF16*>(found.data())[i];
+        CHECK(static_cast<float>(rounded) == static_cast<float>(base::BF16(exact)));
+      }
+    }
   }
 }
 
