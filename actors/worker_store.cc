@@ -60,15 +60,14 @@ void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::
 void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const store::PullInfo& info) {
   TROUPE_CHECK(key < keys_.size(), "a pull before init");
   arrivals_.pull(keys_[key], weight, info.priority,
-                 [this, key, info](const std::shared_ptr<store::WeightArrivals::Slices>& slices,
-                                   engine::Completion completion) {
+                 [this, key, info](const std::shared_ptr<store::WeightArrival>& arrival) {
                    base::Status failure;
                    {
                      const base::MutexLock lock(mutex_);
                      failure = failure_;
-                     if (failure.ok()) pulls_[key] = {slices, std::move(completion)};
+                     if (failure.ok()) pulls_[key] = arrival;
                    }
-                   if (!failure.ok()) return completion.complete(failure);
+                   if (!failure.ok()) return arrival->end(failure);
                    post_(PullWanted{key, info.step, info.barrier});
                  });
 }
@@ -97,20 +96,20 @@ void WorkerStore::taken(const GradientTaken& taken) {
 }
 
 void WorkerStore::ready(WeightsReady ready) {
-  Pull pull;
+  std::shared_ptr<store::WeightArrival> arrival;
   {
     const base::MutexLock lock(mutex_);
     auto waiting = pulls_.extract(ready.key);
     if (waiting.empty()) return;
-    pull = std::move(waiting.mapped());
+    arrival = std::move(waiting.mapped());
   }
-  *pull.slices = std::move(ready.slices);
-  pull.completion.complete();
+  arrival->slices = std::move(ready.slices);
+  arrival->end({});
 }
 
 void WorkerStore::fail(const base::Status& status) {
   std::map<std::uint32_t, engine::Completion> pushes;
-  std::map<std::uint32_t, Pull> pulls;
+  std::map<std::uint32_t, std::shared_ptr<store::WeightArrival>> pulls;
   {
     const base::MutexLock lock(mutex_);
     if (!failure_.ok()) return;
@@ -119,7 +118,7 @@ void WorkerStore::fail(const base::Status& status) {
     pulls.swap(pulls_);
   }
   for (auto& [key, completion] : pushes) completion.complete(status);
-  for (auto& [key, pull] : pulls) pull.completion.complete(status);
+  for (auto& [key, arrival] : pulls) arrival->end(status);
 }
 
 }  // namespace troupe::actors

@@ -50,11 +50,6 @@ class WorkerStore final : public store::KVStore {
   void fail(const base::Status& status);
 
  private:
-  struct Pull {
-    std::shared_ptr<store::WeightArrivals::Slices> slices;
-    engine::Completion completion;
-  };
-
   base::Result<base::Buffer> rounded(std::uint32_t key, const ndarray::NDArray& gradient);
 
   std::uint32_t rank_;
@@ -66,7 +61,8 @@ class WorkerStore final : public store::KVStore {
   base::Mutex mutex_;
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);
   std::map<std::uint32_t, engine::Completion> pushes_ TROUPE_GUARDED_BY(mutex_);  // by key
-  std::map<std::uint32_t, Pull> pulls_ TROUPE_GUARDED_BY(mutex_);                 // by key
+  std::map<std::uint32_t, std::shared_ptr<store::WeightArrival>> pulls_
+      TROUPE_GUARDED_BY(mutex_);  // by key
 };
 
 }  // namespace troupe::actors

@@ -11,14 +11,19 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "store/weight_arrivals.h"
 
 namespace troupe::store {
 
 /// See the top of the file.
 class KeyOperation {
  public:
+  /// A push, which ends with `completion`.
   KeyOperation(std::size_t slices, engine::Completion completion)
       : open_(slices), completion_(std::move(completion)) {}
+  /// A pull, which ends with `arrival`.
+  KeyOperation(std::size_t slices, std::shared_ptr<WeightArrival> arrival)
+      : arrival_(std::move(arrival)), open_(slices) {}
 
   /// A slice is done with it. The last one ends the operation, with the first failure if any.
   void slice_done(const base::Status& status) {
@@ -31,10 +36,12 @@ class KeyOperation {
       done = std::move(completion_);
       first = status_;
     }
+    if (arrival_) return arrival_->end(first);
     done.complete(first);
   }
 
  private:
+  const std::shared_ptr<WeightArrival> arrival_;
   base::Mutex mutex_;
   std::size_t open_ TROUPE_GUARDED_BY(mutex_);
   base::Status status_ TROUPE_GUARDED_BY(mutex_);

@@ -37,7 +37,7 @@ class LocalStore::Core {
   /// A pull of a slice and where its buffer goes.
   struct WaitingPull {
     schemas::WeightPull pull;
-    std::shared_ptr<WeightArrivals::Slices> slices;
+    std::shared_ptr<WeightArrival> arrival;
     KeyOperationPointer operation;
   };
 

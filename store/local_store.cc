@@ -54,14 +54,12 @@ class RankStore final : public KVStore {
 
   void pull(std::uint32_t key, const NDArray& weight, const PullInfo& info) override {
     arrivals_.pull(core_->key(key), weight, info.priority,
-                   [core = core_, key, info](const std::shared_ptr<WeightArrivals::Slices>& slices,
-                                             engine::Completion completion) {
+                   [core = core_, key, info](const std::shared_ptr<WeightArrival>& arrival) {
                      const auto wanted = core->slices(key);
-                     slices->resize(wanted.size());
-                     const auto operation =
-                         std::make_shared<KeyOperation>(wanted.size(), std::move(completion));
+                     arrival->slices.resize(wanted.size());
+                     const auto operation = std::make_shared<KeyOperation>(wanted.size(), arrival);
                      for (const SliceInfo& slice : wanted) {
-                       core->pull(slice, {{slice.id, info.step, 0, info.step}, slices, operation});
+                       core->pull(slice, {{slice.id, info.step, 0, info.step}, arrival, operation});
                      }
                    });
   }

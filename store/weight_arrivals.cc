@@ -20,15 +20,16 @@ namespace {
 
 constexpr engine::Lane kHostCopy{{}, engine::LaneKind::copy};
 
-/// Fills an array of the host and lets go of the slices.
-void fill_host(WeightArrivals::Slices& slices, base::DType wire, const NDArray& weight) {
-  std::byte* place = weight.data();
-  for (const Buffer& slice : slices) place += convert_into(slice, wire, weight.dtype(), place);
-  slices.clear();
+/// CHECKs that slices fill an array.
+void check_size(const WeightArrival& arrival, base::DType wire, const NDArray& weight) {
+  std::size_t bytes = 0;
+  for (const Buffer& slice : arrival.slices) bytes += slice.size();
+  TROUPE_CHECK(bytes / base::dtype_size(wire) == weight.bytes() / base::dtype_size(weight.dtype()),
+               "weights of another size");
 }
 
 /// Issues the filling of a device's array with slices of its own dtype.
-base::Status issue_copies(const WeightArrivals::Slices& slices, const NDArray& weight,
+base::Status issue_copies(const std::vector<Buffer>& slices, const NDArray& weight,
                           base::Stream& stream) {
   std::byte* place = weight.data();
   for (const Buffer& slice : slices) {
@@ -39,7 +40,7 @@ base::Status issue_copies(const WeightArrivals::Slices& slices, const NDArray& w
 }
 
 /// The same with slices that are widened on the way.
-base::Status issue_widening(const WeightArrivals::Slices& slices, base::DType wire,
+base::Status issue_widening(const std::vector<Buffer>& slices, base::DType wire,
                             const NDArray& weight, Buffer& waypoint, engine::RunContext& lane) {
   ndarray::Runtime& runtime = weight.runtime();
   std::size_t largest = 0;
@@ -69,39 +70,68 @@ base::Status issue_widening(const WeightArrivals::Slices& slices, base::DType wi
 
 }  // namespace
 
+void WeightArrival::fill() {
+  check_size(*this, wire_, host_);
+  std::byte* place = host_.data();
+  for (const Buffer& slice : slices) place += convert_into(slice, wire_, host_.dtype(), place);
+  slices.clear();
+}
+
+void WeightArrival::end(base::Status status) {
+  engine::Completion completion = std::move(completion_);
+  if (!host_ || !status.ok()) return completion.complete(std::move(status));
+  if (engine::Engine::on_engine_thread()) {
+    fill();
+    return completion.complete();
+  }
+  // The pull holds the array's tag until its completion, so the copy names no variable.
+  host_.runtime().engine.push({"weights", {}, {}, kHostCopy, 0},
+                              [arrival = shared_from_this(),
+                               completion = std::move(completion)](engine::RunContext&) mutable {
+                                arrival->fill();
+                                completion.complete();
+                                return base::Status();
+                              });
+}
+
 void WeightArrivals::pull(const schemas::KeyInfo& key, const NDArray& weight, int priority,
                           Ask ask) {
-  Arrival& arrival = arrivals_[key.id];
-  if (arrival.slices == nullptr) {
-    arrival = {runtime_.engine.new_variable("weights on their way"), std::make_shared<Slices>()};
+  Kept& kept = kept_[key.id];
+  if (kept.arrival == nullptr) kept.arrival = std::make_shared<WeightArrival>(key.weight_wire);
+  if (ndarray::uses_stream(weight.device())) {
+    return pull_to_device(kept, weight, priority, std::move(ask));
   }
-  const std::array arrived = {arrival.variable};
-  runtime_.engine.push_async({"pull", {}, {}, kHostCopy, priority, arrived},
-                             [slices = arrival.slices, ask = std::move(ask)](
+  const std::array filled = {weight.variable()};
+  runtime_.engine.push_async({"pull", {}, {}, kHostCopy, priority, filled},
+                             [weight, arrival = kept.arrival, ask = std::move(ask)](
                                  engine::RunContext&, engine::Completion completion) {
-                               slices->clear();
-                               ask(slices, std::move(completion));
+                               arrival->host_ = weight;
+                               arrival->completion_ = std::move(completion);
+                               ask(arrival);
+                             });
+}
+
+void WeightArrivals::pull_to_device(Kept& kept, const NDArray& weight, int priority, Ask ask) {
+  if (!kept.there) kept.there = runtime_.engine.new_variable("weights on their way");
+  const std::array there = {kept.there};
+  runtime_.engine.push_async({"pull", {}, {}, kHostCopy, priority, there},
+                             [arrival = kept.arrival, ask = std::move(ask)](
+                                 engine::RunContext&, engine::Completion completion) {
+                               arrival->slices.clear();
+                               arrival->completion_ = std::move(completion);
+                               ask(arrival);
                              });
   const std::array filled = {weight.variable()};
-  const bool host = !ndarray::uses_stream(weight.device());
-  const engine::Lane lane =
-      host ? kHostCopy : engine::Lane{weight.device(), engine::LaneKind::priority};
-  ndarray::push_on_lane(runtime_.engine, {"weights", arrived, {}, lane, priority, filled},
-                        [slices = arrival.slices, weight, wire = key.weight_wire,
-                         waypoint = waypoint_](engine::RunContext& context) -> base::Status {
-                          std::size_t bytes = 0;
-                          for (const Buffer& slice : *slices) bytes += slice.size();
-                          TROUPE_CHECK(bytes / base::dtype_size(wire) ==
-                                           weight.bytes() / base::dtype_size(weight.dtype()),
-                                       "weights of another size");
-                          if (context.stream == nullptr) {
-                            fill_host(*slices, wire, weight);
-                            return {};
-                          }
-                          if (wire == weight.dtype())
-                            return issue_copies(*slices, weight, *context.stream);
-                          return issue_widening(*slices, wire, weight, waypoint->bytes, context);
-                        });
+  const engine::Lane lane{weight.device(), engine::LaneKind::priority};
+  runtime_.engine.push_stream({"weights", there, {}, lane, priority, filled},
+                              [arrival = kept.arrival, weight, wire = kept.arrival->wire_,
+                               waypoint = waypoint_](engine::RunContext& context) -> base::Status {
+                                check_size(*arrival, wire, weight);
+                                if (wire == weight.dtype())
+                                  return issue_copies(arrival->slices, weight, *context.stream);
+                                return issue_widening(arrival->slices, wire, weight,
+                                                      waypoint->bytes, context);
+                              });
 }
 
 }  // namespace troupe::store

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// WeightArrivals: the rank's side of pulls. A key's slices are kept as they come, in the buffers of
-// whoever has them, while the rank may still use the weights before; then one operation fills the
-// array from them, on the array's device, in its dtype. One per rank and store. pull(): the rank's
-// thread.
+// WeightArrivals: the rank's side of pulls. Slices of a key come in the buffers of whoever has
+// them. An array of the host is filled at their end. For a device they are kept while the rank may
+// still compute with the weights before; then one operation fills the array from them on the
+// device's stream, in its dtype. One per rank and store. pull(): the rank's thread.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,55 @@
 
 namespace troupe::store {
 
+/// A key's pull that has been asked for. Whoever answers puts the slices there, then ends it; once.
+class WeightArrival : public std::enable_shared_from_this<WeightArrival> {
+ public:
+  explicit WeightArrival(base::DType wire) : wire_(wire) {}
+
+  /// Of the key, in their order, in its weight_wire. Nobody changes their bytes any more.
+  std::vector<base::Buffer> slices;
+
+  /// Any thread: where that is no engine's, an array of the host is filled by the rank's engine.
+  void end(base::Status status);
+
+ private:
+  friend class WeightArrivals;
+  void fill();
+
+  const base::DType wire_;
+  ndarray::NDArray host_;  // to be filled; none for a device
+  engine::Completion completion_;
+};
+
 /// See the top of the file.
 class WeightArrivals {
  public:
-  /// The slices of a key's weights in their order, in its weight_wire. Nobody changes their bytes.
-  using Slices = std::vector<base::Buffer>;
-  /// Asks for a key's weights. Who answers puts the slices there and then completes. On an engine
-  /// thread: returns at once.
-  using Ask = std::function<void(const std::shared_ptr<Slices>&, engine::Completion)>;
+  /// Asks for a key's weights. On an engine thread: returns at once.
+  using Ask = std::function<void(const std::shared_ptr<WeightArrival>&)>;
 
   /// `runtime` outlives every pull.
   explicit WeightArrivals(ndarray::Runtime& runtime) : runtime_(runtime) {}
 
-  /// Pushes two operations: `ask`, once the key's pull before is done with its slices, and behind
-  /// it the filling of `weight`, whose error is the answer's. From memory of the host that is not
-  /// pinned a device gets weights more slowly. Slices for a device stay until its next pull of the
-  /// key begins.
+  /// Pushes what fills `weight` with the answer to `ask`, whose error is the array's. Of the host:
+  /// one operation, which asks when the array's readers are done. On a device: one that asks as
+  /// soon as the key's pull before is done with its slices, and one behind the array's readers.
+  /// From memory of the host that is not pinned a device gets weights more slowly.
   void pull(const schemas::KeyInfo& key, const ndarray::NDArray& weight, int priority, Ask ask);
 
  private:
-  struct Arrival {
-    engine::Variable variable;
-    std::shared_ptr<Slices> slices;
+  // Of a key: its pulls come one after the other. Slices for a device stay until the next begins.
+  struct Kept {
+    std::shared_ptr<WeightArrival> arrival;
+    engine::Variable there;  // they are; for a device
   };
   // Where a slice waits on a device until it is widened, one after the other on the lane's stream.
   struct Waypoint {
     base::Buffer bytes;
   };
+  void pull_to_device(Kept& kept, const ndarray::NDArray& weight, int priority, Ask ask);
 
   ndarray::Runtime& runtime_;
-  std::map<std::uint32_t, Arrival> arrivals_;  // by key
+  std::map<std::uint32_t, Kept> kept_;  // by key
   const std::shared_ptr<Waypoint> waypoint_ = std::make_shared<Waypoint>();
 };
 

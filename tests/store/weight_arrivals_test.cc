@@ -4,6 +4,7 @@
 #include "store/weight_arrivals.h"
 
 #include <deque>
+#include <thread>
 #include <vector>
 
 #include "base/float16.h"
@@ -32,17 +33,14 @@ struct Rank {
   tests::TestRuntime test{true, {.streams = {&kernels, &down, &up}}};
   WeightArrivals arrivals{test.runtime};
   base::Mutex mutex;
-  struct Asked {
-    std::shared_ptr<WeightArrivals::Slices> slices;
-    engine::Completion completion;
-  };
+  using Asked = std::shared_ptr<WeightArrival>;
   std::deque<Asked> asked TROUPE_GUARDED_BY(mutex);
 
   ~Rank() { test.engine->cancel("the test has ended"); }
   void pull(const schemas::KeyInfo& key, const NDArray& weight) {
-    arrivals.pull(key, weight, 0, [this](const auto& slices, engine::Completion completion) {
+    arrivals.pull(key, weight, 0, [this](const Asked& arrival) {
       const base::MutexLock lock(mutex);
-      asked.push_back({slices, std::move(completion)});
+      asked.push_back(arrival);
     });
   }
   std::size_t count() {
@@ -87,11 +85,11 @@ TEST_CASE("weights fill arrays of hosts and devices, widened where they travel i
         rank.pull(key, weight);
         auto first = rank.next();
         // The larger slice comes second: a place to widen it in must grow.
-        *first.slices = {slice_of({s}, wire), slice_of({s + 1, s + 2}, wire)};
-        first.completion.complete();
+        first->slices = {slice_of({s}, wire), slice_of({s + 1, s + 2}, wire)};
+        first->end({});
         auto second = rank.next();
-        *second.slices = {slice_of({s, -1, 2, 3}, wire), slice_of({4, s, 0.5F}, wire)};
-        second.completion.complete();
+        second->slices = {slice_of({s, -1, 2, 3}, wire), slice_of({4, s, 0.5F}, wire)};
+        second->end({});
         CHECK(weight.to_vector<float>().value() == std::vector<float>{s, -1, 2, 3, 4, s, 0.5F});
         CHECK(more.to_vector<float>().value() == std::vector<float>{s, s + 1, s + 2});
       }
@@ -106,14 +104,14 @@ TEST_CASE("weights are asked for while those before are still read", "[weight_ar
       NDArray::zeros(rank.test.runtime, key.shape, base::DType::f32, kLate).value();
   rank.pull(key, weight);
   auto first = rank.next();
-  *first.slices = {slice_of({1, 2}, base::DType::f32)};
-  first.completion.complete();
+  first->slices = {slice_of({1, 2}, base::DType::f32)};
+  first->end({});
   rank.kernels.hold();
   const NDArray read = weight.copy();  // a forward pass that has not run yet
   rank.pull(key, weight);
   auto second = rank.next();
-  *second.slices = {slice_of({3, 4}, base::DType::f32)};
-  second.completion.complete();
+  second->slices = {slice_of({3, 4}, base::DType::f32)};
+  second->end({});
   rank.kernels.release();
   CHECK(read.to_vector<float>().value() == std::vector<float>{1, 2});
   CHECK(weight.to_vector<float>().value() == std::vector<float>{3, 4});
@@ -129,15 +127,15 @@ TEST_CASE("slices stay until a device has read them, and no longer than to the n
   rank.up.hold();
   rank.pull(key, late);
   auto first = rank.next();
-  *first.slices = {sent};
-  first.completion.complete();
+  first->slices = {sent};
+  first->end({});
   rank.pull(key, late);
   CHECK(sent.use_count() == 2);  // the copy has not run, so nothing is asked
   CHECK(rank.count() == 0);
   rank.up.release();
   auto second = rank.next();
   CHECK(sent.use_count() == 1);
-  second.completion.complete(base::error(base::Errc::unavailable, "no weights any more"));
+  second->end(base::error(base::Errc::unavailable, "no weights any more"));
   CHECK_THAT(late.wait().text(), Catch::Contains("no weights any more"));
 
   // On the host they go once they have been copied.
@@ -145,8 +143,8 @@ TEST_CASE("slices stay until a device has read them, and no longer than to the n
   const NDArray weight = NDArray::zeros(rank.test.runtime, near.shape).value();
   rank.pull(near, weight);
   auto third = rank.next();
-  *third.slices = {sent};
-  third.completion.complete();
+  third->slices = {sent};
+  third->end({});
   REQUIRE(weight.wait().ok());
   CHECK(sent.use_count() == 1);
 }
