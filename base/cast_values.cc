@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop for each pair of dtypes.
+// A loop for each pair of dtypes, and instructions of processors for f16 and bf16 where they have
+// them, with the same bits.
 #include "base/cast_values.h"
 
 #include <cmath>
@@ -7,6 +8,13 @@
 #include <type_traits>
 
 #include "base/check.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#define TROUPE_CAST_INSTRUCTIONS 1
+#define TROUPE_CAST_TARGET __attribute__((target("avx2,f16c")))
+#endif
 
 namespace troupe::base {
 namespace {
@@ -64,6 +72,67 @@ To cast_value(From x) {
   }
 }
 
+template <typename To, typename From>
+void cast_each(const From* x, To* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = cast_value<To>(x[i]);
+}
+
+#ifdef TROUPE_CAST_INSTRUCTIONS
+
+constexpr std::int64_t kLanes = 8;
+
+bool has_instructions() {
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kF16c = 1U << 29;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kF16c) != 0 &&
+           __builtin_cpu_supports("avx2") != 0;
+  }();
+  return has;
+}
+
+TROUPE_CAST_TARGET void cast_fast(const float* x, F16* out, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
+  }
+  cast_each(x + i, out + i, count - i);
+}
+
+/// The instruction makes signalling NaN quiet, which is left to the loop.
+TROUPE_CAST_TARGET void cast_fast(const F16* x, float* out, std::int64_t count) {
+  const __m128i exponent = _mm_set1_epi16(0x7c00), quiet = _mm_set1_epi16(0x7e00),
+                magnitude = _mm_set1_epi16(0x7fff);
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
+    const __m128i size = _mm_and_si128(halves, magnitude);
+    const __m128i signalling =
+        _mm_and_si128(_mm_cmpgt_epi16(size, exponent), _mm_cmpgt_epi16(quiet, size));
+    if (_mm_testz_si128(signalling, signalling) == 0) {
+      cast_each(x + i, out + i, kLanes);
+      continue;
+    }
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(halves));
+  }
+  cast_each(x + i, out + i, count - i);
+}
+
+// The loops, in wider registers.
+TROUPE_CAST_TARGET void cast_fast(const float* x, BF16* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = BF16(x[i]);
+}
+TROUPE_CAST_TARGET void cast_fast(const BF16* x, float* out, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(x[i]);
+}
+
+template <typename To, typename From>
+constexpr bool kHasInstructions = (kIs16Bit<To> && std::is_same_v<From, float>) ||
+                                  (kIs16Bit<From> && std::is_same_v<To, float>);
+
+#endif
+
 }  // namespace
 
 void cast_values(DType from, const void* source, DType to, void* target, std::int64_t count) {
@@ -73,7 +142,12 @@ void cast_values(DType from, const void* source, DType to, void* target, std::in
       using To = decltype(to_zero);
       const From* x = static_cast<const From*>(source);
       To* out = static_cast<To*>(target);
-      for (std::int64_t i = 0; i < count; ++i) out[i] = cast_value<To>(x[i]);
+#ifdef TROUPE_CAST_INSTRUCTIONS
+      if constexpr (kHasInstructions<To, From>) {
+        if (has_instructions()) return cast_fast(x, out, count);
+      }
+#endif
+      cast_each(x, out, count);
     });
   });
 }

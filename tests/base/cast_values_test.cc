@@ -3,6 +3,7 @@
 #include "base/cast_values.h"
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -66,6 +67,46 @@ TEST_CASE("what 16 bits hold comes back, and no values are none", "[cast_values]
   const auto back = cast<F16>(cast<double>(all));
   for (std::size_t i = 0; i < all.size(); ++i) CHECK(back[i].bits() == all[i].bits());
   cast_values(DType::f32, nullptr, DType::bf16, nullptr, 0);
+}
+
+/// Casts of many values in one call are those of each by itself, to the bit.
+template <typename Narrow>
+void check_instructions() {
+  std::vector<Narrow> all;
+  for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    all.push_back(Narrow::from_bits(static_cast<std::uint16_t>(bits)));
+  }
+  std::vector<float> wide(all.size());
+  for (const std::size_t begin : {0U, 3U}) {  // whole vectors, and some left
+    const auto count = static_cast<std::int64_t>(all.size() - begin);
+    cast_values(kDTypeOf<Narrow>, all.data() + begin, DType::f32, wide.data() + begin, count);
+    std::size_t wrong = 0;
+    for (std::size_t i = begin; i < all.size(); ++i) {
+      const auto alone = static_cast<float>(all[i]);
+      wrong += std::bit_cast<std::uint32_t>(wide[i]) != std::bit_cast<std::uint32_t>(alone);
+    }
+    CHECK(wrong == 0);
+  }
+  std::vector<float> values;
+  for (std::uint32_t high = 0; high <= 0xffff; ++high) {
+    for (const std::uint32_t low : {0x0000U, 0x0001U, 0x0fffU, 0x1000U, 0x1001U, 0x2fffU, 0x3000U,
+                                    0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+      values.push_back(std::bit_cast<float>(high << 16 | low));
+    }
+  }
+  std::vector<Narrow> made(values.size());
+  cast_values(DType::f32, values.data(), kDTypeOf<Narrow>, made.data(),
+              static_cast<std::int64_t>(values.size()));
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    wrong += made[i].bits() != Narrow(values[i]).bits();
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("many values have the bits of each by itself, NaN and small ones, too", "[cast_values]") {
+  check_instructions<F16>();
+  check_instructions<BF16>();
 }
 
 TEST_CASE("NaN and infinity are counted in every floating dtype", "[finite]") {
