@@ -50,6 +50,7 @@ base::Result<std::unique_ptr<JobActors>> JobActors::open(const schemas::LaunchPr
   for (std::size_t i = 0; i < launch.ranks.size(); ++i) {
     ranks.push_back({launch.ranks[i], devices.empty() ? base::Device{} : devices[i]});
   }
+  made->device_ = ranks.empty() ? base::Device{} : ranks.front().device;
   TROUPE_TRY_ASSIGN(made->sums_, train::DeviceSums::create(made->plan_.spec, ranks, *made->table_,
                                                            clock, {.metrics = &metrics}));
   for (const train::SumRank& at : ranks) {

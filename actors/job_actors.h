@@ -34,9 +34,10 @@ class JobActors {
   ~JobActors();
 
   PostOffice& post_office() { return post_office_; }
-  /// Memory of `storage` for what links read: that which the ranks' devices copy from.
+  /// Memory of `storage` for what links read: where ranks of this process compute on GPUs, theirs
+  /// copy weights from there by themselves.
   base::BufferPool& link_pool(storage::Storage& storage) const {
-    return train::host_pool(storage, server_job_.device);
+    return train::host_pool(storage, device_);
   }
   const schemas::JobSpec& spec() const { return plan_.spec; }
   /// The parameter server that writes the job's manifests; the others report to it.
@@ -61,6 +62,7 @@ class JobActors {
   const JobParts parts_;
   std::unique_ptr<ParameterServer> parameter_server_;
   std::unique_ptr<DeviceServer> device_server_;
+  base::Device device_;                      // of the first rank
   std::unique_ptr<train::DeviceSums> sums_;  // on the ranks' devices; null: nothing is added there
   std::vector<std::pair<std::uint32_t, std::unique_ptr<Worker>>> workers_;  // by rank
 };

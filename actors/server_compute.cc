@@ -55,21 +55,16 @@ base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
   TROUPE_TRY_ASSIGN(made.start,
                     train::find_start(*job, made.numeric_class, store::CheckpointCheck::contents));
   TROUPE_TRY(open_first_values(made));
-  if (!devices.empty()) made.device = devices.front();
   return made;
 }
 
 base::Result<ServerJob> open_server_job(std::shared_ptr<const train::Job> job,
                                         const ops::OpTable& table,
                                         const schemas::LaunchProcess& launch) {
-  const std::vector<base::Device> devices = devices_of(launch);
-  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table, devices));
+  TROUPE_TRY_ASSIGN(ServerJob made, begin_server_job(job, table, devices_of(launch)));
   if (launch.actor.role == schemas::Role::parameter_server) {
     TROUPE_TRY_ASSIGN(made.start, train::open_start(*job, made.numeric_class, launch.checkpoint));
     TROUPE_TRY(open_first_values(made));
-  }
-  if (launch.actor.role == schemas::Role::device_server && !devices.empty()) {
-    made.device = devices.front();
   }
   made.start.generation = launch.generation;
   made.start.copied = launch.copied;

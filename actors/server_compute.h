@@ -19,7 +19,6 @@
 #include "store/checkpoint_writer.h"
 #include "store/slice_compute.h"
 #include "train/resume.h"
-#include "train/store_arrays.h"
 
 namespace troupe::actors {
 
@@ -32,9 +31,6 @@ struct ServerJob {
   /// Holds the checkpoint. For parameter servers; whoever has made those drops it, since they do as
   /// soon as their slices have begun.
   std::shared_ptr<const train::FirstValues> first;
-  /// What a rank of this process computes on: the servers' weights are in memory that it copies by
-  /// itself.
-  base::Device device = {};
 };
 
 /// Opens what servers need beside the job: optimizer, checkpoint or weight file. For all of a job's
@@ -91,7 +87,7 @@ class ServerCompute {
   void run(RemoveCheckpoint remove);
 
   /// Memory that links read gradients and weights into.
-  base::BufferPool& pool() { return train::host_pool(storage_, job_.device); }
+  base::BufferPool& pool() { return storage_.pool(base::Device{}); }
   const storage::Storage& storage() const { return storage_; }
 
  private:

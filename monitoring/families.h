@@ -147,7 +147,8 @@ inline constexpr std::array kFamilies = {
     Family{"troupe_worker_phase_seconds_total",
            kCounter,
            "The rank's thread: data = waiting for a batch, issue = handing a step to the engine, "
-           "compute = waiting for gradients, pull = waiting for weights, eval = scoring, "
+           "compute = waiting for gradients, pull = waiting for weights (and others' gradients, if "
+           "GPUs add them), eval = scoring, "
            "idle = the rest. Together the time since training began.",
            {"rank", "phase"}},
     Family{"troupe_worker_global_step",

@@ -93,7 +93,32 @@ Result<PointwiseStep> parse_step(const OpTable& table, std::string_view text, st
                      step.op->name);
 }
 
+/// The inputs that are 0-d.
+Result<std::vector<std::size_t>> parse_numbers(const Params& params, std::size_t inputs) {
+  std::vector<std::size_t> numbers;
+  const base::Shape& given = params.shape("numbers");
+  for (const std::int64_t input : given.dims()) {
+    const bool behind = numbers.empty() || input > static_cast<std::int64_t>(numbers.back());
+    if (!behind || input >= static_cast<std::int64_t>(inputs)) {
+      return base::error(Errc::invalid_argument,
+                         "numbers: {} are not inputs of {}, each once and in order",
+                         given.to_string(), inputs);
+    }
+    numbers.push_back(static_cast<std::size_t>(input));
+  }
+  return numbers;
+}
+
 }  // namespace
+
+std::vector<bool> PointwiseChain::is_number() const {
+  std::vector<bool> is(inputs, false);
+  for (const std::size_t input : numbers) is[input] = true;
+  for (const PointwiseStep& step : steps) {
+    is.push_back(std::ranges::all_of(step.operands, [&is](std::size_t k) { return is[k]; }));
+  }
+  return is;
+}
 
 bool can_be_step(const OpDef& op, const Params& params) {
   if (!op.pointwise || !op.pointwise(params)) return false;
@@ -120,9 +145,17 @@ std::string to_text(const PointwiseChain& chain) {
   return text;
 }
 
+Attributes to_attributes(const PointwiseChain& chain) {
+  std::vector<std::int64_t> numbers(chain.numbers.begin(), chain.numbers.end());
+  return {{"num_args", std::to_string(chain.inputs)},
+          {"numbers", base::Shape(std::span<const std::int64_t>(numbers)).to_string()},
+          {"steps", to_text(chain)}};
+}
+
 Result<PointwiseChain> parse_chain(const Params& params) {
   PointwiseChain chain;
   chain.inputs = static_cast<std::size_t>(params.integer("num_args"));
+  TROUPE_TRY_ASSIGN(chain.numbers, parse_numbers(params, chain.inputs));
   const std::string& text = params.text("steps");
   if (text.size() > kChainTextMost) {
     return base::error(Errc::invalid_argument, "steps: {} bytes (at most {})", text.size(),
@@ -144,6 +177,9 @@ Result<PointwiseChain> parse_chain(const Params& params) {
       return parsed.status().with_context(fmt::format("step {}, {}", index + 1, quoted(step)));
     }
     chain.steps.push_back(*std::move(parsed));
+  }
+  if (chain.is_number().back()) {
+    return base::error(Errc::invalid_argument, "steps: the last one is of numbers alone");
   }
   return chain;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a call of fused_pointwise does: element-wise operators (OpDef::pointwise), each of inputs of
-// the call and results of those before it. All tensors have one shape and one dtype. Plain values,
-// pure functions; any thread.
+// the call and results of those before it. All tensors have one shape and one dtype; inputs may
+// also be numbers, which are 0-d and count for every element. Plain values, pure functions; any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,10 @@ struct PointwiseStep {
 struct PointwiseChain {
   std::size_t inputs = 0;
   std::vector<PointwiseStep> steps;
+  std::vector<std::size_t> numbers = {};  ///< inputs that are 0-d, in order
+
+  /// For each input and step: it is a number, a step if all its operands are.
+  std::vector<bool> is_number() const;
 };
 
 /// Most inputs and steps, and operands of a step.
@@ -46,6 +51,8 @@ bool worth_fusing(base::Device device);
 /// The parameter `steps` of a chain: "exp 0; clip 2 a_max=0.5 a_min=-0.5", an operator, its
 /// operands, its attributes.
 std::string to_text(const PointwiseChain& chain);
+/// All parameters of a call that does what the chain says.
+Attributes to_attributes(const PointwiseChain& chain);
 
 /// The chain of a call of fused_pointwise with these parameters. invalid_argument names the step
 /// and what is wrong with it.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building an updater's graph, planning it for a number of elements, running it node by node.
+// Building an updater's graph, planning it for a number of elements, with its element-wise nodes in
+// chains, running it node by node.
 #include "store/updater.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstring>
 
 #include "ndarray/run_kernel.h"
+#include "symbol/fuse_pointwise.h"
 #include "symbol/infer.h"
 #include "symbol/passes.h"
 #include "symbol/value_numbers.h"
@@ -14,6 +16,7 @@
 namespace troupe::store {
 
 struct UpdatePlan {
+  symbol::Graph graph;  // with chains of element-wise operators
   symbol::ValueShapes shapes;
   symbol::ValueDTypes dtypes;
   symbol::ValueNumbers numbers;
@@ -95,8 +98,8 @@ base::Status check_heads(const symbol::Graph& graph) {
   return {};
 }
 
-ops::OpCall call_of(const symbol::Graph& graph, const UpdatePlan& plan, std::size_t node,
-                    int team) {
+ops::OpCall call_of(const UpdatePlan& plan, std::size_t node, int team) {
+  const symbol::Graph& graph = plan.graph;
   ops::OpCall call;
   call.op = graph.nodes[node].op;
   call.params = graph.nodes[node].params;
@@ -141,8 +144,8 @@ base::Status check_scalars(const symbol::Graph& graph, base::DType dtype) {
 // One application of a plan: the views of all values and the buffers behind them.
 class Application {
  public:
-  Application(const symbol::Graph& graph, const UpdatePlan& plan, const UpdateContext& context)
-      : graph_(graph), plan_(plan), context_(context), views_(plan.numbers.size()) {}
+  Application(const UpdatePlan& plan, const UpdateContext& context)
+      : graph_(plan.graph), plan_(plan), context_(context), views_(plan.numbers.size()) {}
 
   // Addresses of the graph's variables.
   void bind(const std::vector<std::string>& slots, const SliceValues& current,
@@ -234,7 +237,7 @@ base::Result<std::unique_ptr<Updater>> Updater::create(const ops::OpTable& table
                                                        base::DType dtype) {
   TROUPE_TRY_ASSIGN(const Symbol given, optimizer_symbol(table, spec));
   TROUPE_TRY_ASSIGN(const Symbol update, with_mean_gradient(table, given));
-  return from_symbol(update, dtype);
+  return from_symbol(table, update, dtype);
 }
 
 base::Result<std::unique_ptr<Updater>> Updater::create_average(const ops::OpTable& table,
@@ -246,10 +249,11 @@ base::Result<std::unique_ptr<Updater>> Updater::create_average(const ops::OpTabl
   TROUPE_TRY_ASSIGN(const Symbol update,
                     Symbol::create(table, "average_update", "average", inputs,
                                    {{"momentum", ops::to_attribute(momentum)}}));
-  return from_symbol(update, dtype);
+  return from_symbol(table, update, dtype);
 }
 
-base::Result<std::unique_ptr<Updater>> Updater::from_symbol(const Symbol& update,
+base::Result<std::unique_ptr<Updater>> Updater::from_symbol(const ops::OpTable& table,
+                                                            const Symbol& update,
                                                             base::DType dtype) {
   TROUPE_TRY(update.validate());
   symbol::Graph graph = symbol::prune(update.graph());
@@ -265,11 +269,13 @@ base::Result<std::unique_ptr<Updater>> Updater::from_symbol(const Symbol& update
                        "[updater] {} outputs for a weight and {} states: one each is needed",
                        graph.heads.size(), slots.size());
   }
-  return std::unique_ptr<Updater>(new Updater(std::move(graph), std::move(slots), dtype));
+  return std::unique_ptr<Updater>(new Updater(table, std::move(graph), std::move(slots), dtype));
 }
 
-Updater::Updater(symbol::Graph graph, std::vector<std::string> slots, base::DType dtype)
-    : graph_(std::move(graph)),
+Updater::Updater(const ops::OpTable& table, symbol::Graph graph, std::vector<std::string> slots,
+                 base::DType dtype)
+    : table_(table),
+      graph_(std::move(graph)),
       slots_(std::move(slots)),
       dtype_(dtype),
       reads_rate_(std::ranges::any_of(graph_.nodes, [](const symbol::GraphNode& node) {
@@ -310,13 +316,19 @@ base::Result<std::shared_ptr<const UpdatePlan>> Updater::make_plan(
     shapes[name] = is_scalar(name) ? base::Shape{} : base::Shape{elements};
   }
   auto plan = std::make_shared<UpdatePlan>();
-  TROUPE_TRY_ASSIGN(plan->shapes, symbol::infer_shapes(graph_, shapes));
-  TROUPE_TRY(symbol::check_complete(graph_, plan->shapes));
-  TROUPE_TRY_ASSIGN(plan->dtypes, dtypes_of(graph_, dtype_));
-  plan->numbers = symbol::ValueNumbers(graph_);
+  symbol::Graph& graph = plan->graph;
+  {
+    TROUPE_TRY_ASSIGN(const symbol::ValueShapes whole, symbol::infer_shapes(graph_, shapes));
+    TROUPE_TRY(symbol::check_complete(graph_, whole));
+    TROUPE_TRY_ASSIGN(const symbol::ValueDTypes dtypes, dtypes_of(graph_, dtype_));
+    graph = symbol::fuse_pointwise(table_, graph_, whole, dtypes);
+  }
+  TROUPE_TRY_ASSIGN(plan->shapes, symbol::infer_shapes(graph, shapes));
+  TROUPE_TRY_ASSIGN(plan->dtypes, dtypes_of(graph, dtype_));
+  plan->numbers = symbol::ValueNumbers(graph);
   plan->heads.assign(plan->numbers.size(), -1);
-  for (std::size_t head = 0; head < graph_.heads.size(); ++head) {
-    const std::size_t value = plan->numbers[graph_.heads[head]];
+  for (std::size_t head = 0; head < graph.heads.size(); ++head) {
+    const std::size_t value = plan->numbers[graph.heads[head]];
     if (plan->shapes[value] != base::Shape{elements} || plan->dtypes[value] != dtype_) {
       return base::error(base::Errc::invalid_argument,
                          "[updater] output {} has shape {} and dtype {}, not those of the weight",
@@ -325,10 +337,10 @@ base::Result<std::shared_ptr<const UpdatePlan>> Updater::make_plan(
     }
     plan->heads[value] = static_cast<int>(head);
   }
-  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     plan->kernels.emplace_back();
-    if (graph_.nodes[i].is_variable()) continue;
-    const ops::OpCall call = call_of(graph_, *plan, i, context.lane.team);
+    if (graph.nodes[i].is_variable()) continue;
+    const ops::OpCall call = call_of(*plan, i, context.lane.team);
     TROUPE_TRY_ASSIGN(plan->kernels.back(), context.kernels.get(call));
   }
   return std::shared_ptr<const UpdatePlan>(std::move(plan));
@@ -342,12 +354,12 @@ base::Result<SliceValues> Updater::apply(const SliceValues& current, const base:
   TROUPE_CHECK(current.slots.size() == slots_.size(), "slice without its optimizer slots");
   TROUPE_TRY_ASSIGN(const auto plan, this->plan(elements, context));
 
-  Application application(graph_, *plan, context);
+  Application application(*plan, context);
   application.bind(slots_, current, gradient, numbers);
   SliceValues next;
   next.slots.resize(slots_.size());
-  for (std::size_t node = 0; node < graph_.nodes.size(); ++node) {
-    if (graph_.nodes[node].is_variable()) continue;
+  for (std::size_t node = 0; node < plan->graph.nodes.size(); ++node) {
+    if (plan->graph.nodes[node].is_variable()) continue;
     TROUPE_TRY(application.run(node, next));
   }
   return next;

@@ -49,6 +49,8 @@ struct UpdatePlan;
 /// list_arguments() order.
 class Updater {
  public:
+  // `table` outlives the updater.
+
   /// invalid_argument naming the optimizer, its parameter, or the node that is not element-wise.
   static base::Result<std::unique_ptr<Updater>> create(const ops::OpTable& table,
                                                        const schemas::OptimizerSpec& spec,
@@ -72,14 +74,17 @@ class Updater {
                                   const UpdateNumbers& numbers, const UpdateContext& context) const;
 
  private:
-  static base::Result<std::unique_ptr<Updater>> from_symbol(const symbol::Symbol& update,
+  static base::Result<std::unique_ptr<Updater>> from_symbol(const ops::OpTable& table,
+                                                            const symbol::Symbol& update,
                                                             base::DType dtype);
-  Updater(symbol::Graph graph, std::vector<std::string> slots, base::DType dtype);
+  Updater(const ops::OpTable& table, symbol::Graph graph, std::vector<std::string> slots,
+          base::DType dtype);
   base::Result<std::shared_ptr<const UpdatePlan>> plan(std::int64_t elements,
                                                        const UpdateContext& context) const;
   base::Result<std::shared_ptr<const UpdatePlan>> make_plan(std::int64_t elements,
                                                             const UpdateContext& context) const;
 
+  const ops::OpTable& table_;
   const symbol::Graph graph_;
   const std::vector<std::string> slots_;
   const base::DType dtype_;

@@ -94,15 +94,29 @@ void WeightArrival::end(base::Status status) {
                               });
 }
 
+WeightArrivals::~WeightArrivals() {
+  for (const auto& [key, kept] : kept_) {
+    if (!kept.on_device || !kept.there.engine_stands()) continue;
+    const std::array there = {kept.there};
+    runtime_.engine.push({"weights are read", {}, {}, kHostCopy, 0, there},
+                         [arrival = kept.arrival, waypoint = waypoint_](engine::RunContext&) {
+                           return base::Status();
+                         });
+  }
+}
+
 void WeightArrivals::pull(const schemas::KeyInfo& key, const NDArray& weight, int priority,
                           Ask ask) {
   Kept& kept = kept_[key.id];
-  if (kept.arrival == nullptr) kept.arrival = std::make_shared<WeightArrival>(key.weight_wire);
+  if (kept.arrival == nullptr) {
+    kept.arrival = std::make_shared<WeightArrival>(key.weight_wire);
+    kept.there = runtime_.engine.new_variable("weights on their way");
+  }
   if (ndarray::uses_stream(weight.device())) {
     return pull_to_device(kept, weight, priority, std::move(ask));
   }
-  const std::array filled = {weight.variable()};
-  runtime_.engine.push_async({"pull", {}, {}, kHostCopy, priority, filled},
+  const std::array there = {kept.there}, filled = {weight.variable()};
+  runtime_.engine.push_async({"pull", {}, there, kHostCopy, priority, filled},
                              [weight, arrival = kept.arrival, ask = std::move(ask)](
                                  engine::RunContext&, engine::Completion completion) {
                                arrival->host_ = weight;
@@ -112,12 +126,13 @@ void WeightArrivals::pull(const schemas::KeyInfo& key, const NDArray& weight, in
 }
 
 void WeightArrivals::pull_to_device(Kept& kept, const NDArray& weight, int priority, Ask ask) {
-  if (!kept.there) kept.there = runtime_.engine.new_variable("weights on their way");
+  kept.on_device = true;
   const std::array there = {kept.there};
   runtime_.engine.push_async({"pull", {}, {}, kHostCopy, priority, there},
                              [arrival = kept.arrival, ask = std::move(ask)](
                                  engine::RunContext&, engine::Completion completion) {
                                arrival->slices.clear();
+                               arrival->host_ = {};
                                arrival->completion_ = std::move(completion);
                                ask(arrival);
                              });

@@ -49,6 +49,10 @@ class WeightArrivals {
 
   /// `runtime` outlives every pull.
   explicit WeightArrivals(ndarray::Runtime& runtime) : runtime_(runtime) {}
+  /// What streams still read stays until they are done.
+  ~WeightArrivals();
+  WeightArrivals(const WeightArrivals&) = delete;
+  WeightArrivals& operator=(const WeightArrivals&) = delete;
 
   /// Pushes what fills `weight` with the answer to `ask`, whose error is the array's. Of the host:
   /// one operation, which asks when the array's readers are done. On a device: one that asks as
@@ -60,7 +64,8 @@ class WeightArrivals {
   // Of a key: its pulls come one after the other. Slices for a device stay until the next begins.
   struct Kept {
     std::shared_ptr<WeightArrival> arrival;
-    engine::Variable there;  // they are; for a device
+    engine::Variable there;  // they are
+    bool on_device = false;
   };
   // Where a slice waits on a device until it is widened, one after the other on the lane's stream.
   struct Waypoint {

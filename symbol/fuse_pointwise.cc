@@ -82,11 +82,18 @@ class PointwiseFusion {
     if (!ops::can_be_step(*node.op, node.params)) return false;
     const std::size_t output = numbers_.begin(i);
     return base::is_floating(dtypes_[output]) &&
-           std::all_of(node.inputs.begin(), node.inputs.end(), [&](Value input) {
-             const std::size_t v = numbers_[input];
-             return shapes_[v] == shapes_[output] && dtypes_[v] == dtypes_[output];
+           std::ranges::all_of(node.inputs,
+                               [&](Value input) {
+                                 const std::size_t v = numbers_[input];
+                                 return (shapes_[v] == shapes_[output] || is_number(v)) &&
+                                        dtypes_[v] == dtypes_[output];
+                               }) &&
+           std::ranges::any_of(node.inputs, [&](Value input) {
+             return shapes_[numbers_[input]] == shapes_[output];
            });
   }
+
+  bool is_number(std::size_t value) const { return shapes_[value].rank() == 0; }
 
   std::set<std::size_t> values_read(std::size_t i) const {
     std::set<std::size_t> values;
@@ -135,7 +142,7 @@ class PointwiseFusion {
     const std::set<std::size_t>& held = groups_[group].inputs;
     const std::set<std::size_t> values = values_read(i);
     const auto longer = std::ranges::count_if(values, [&](std::size_t v) {
-      return !outside_[v] && last_reader_[v] < last && !held.contains(v);
+      return !outside_[v] && !is_number(v) && last_reader_[v] < last && !held.contains(v);
     });
     const bool parts = std::ranges::any_of(values, [&](std::size_t v) { return viewed_[v]; });
     if (longer <= 1 && !parts) return false;
@@ -151,6 +158,10 @@ class PointwiseFusion {
     std::map<std::size_t, std::size_t> operand_of;  // by position
     for (std::size_t k = 0; k < inputs.size(); ++k) operand_of[inputs[k]] = k;
     ops::PointwiseChain chain{inputs.size(), {}};
+    const std::size_t result = numbers_.begin(group.nodes.front());
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (is_number(inputs[k]) && !is_number(result)) chain.numbers.push_back(k);
+    }
     std::vector<Value> values(inputs.size());
     for (auto i = group.nodes.rbegin(); i != group.nodes.rend(); ++i) {
       const GraphNode& node = graph_.nodes[*i];
@@ -167,9 +178,7 @@ class PointwiseFusion {
     GraphNode node;
     node.name = last.name;
     node.op = &table_.at("fused_pointwise");
-    node.params = ops::parse_params(*node.op, {{"num_args", std::to_string(chain.inputs)},
-                                               {"steps", ops::to_text(chain)}})
-                      .value();
+    node.params = ops::parse_params(*node.op, ops::to_attributes(chain)).value();
     node.inputs = std::move(values);
     node.backward = last.backward;
     return node;

@@ -116,7 +116,7 @@ DeviceSums::DeviceSums(const schemas::JobSpec& job, std::span<const SumRank> ran
                        const ops::OpTable& table)
     : tree_(job.workers.machines, job.workers.devices),
       table_(table),
-      dropped_(base::Errc::internal, "work on a sum of gradients was dropped"),
+      dropped_(base::Errc::resource_exhausted, "no memory of the host for a sum of gradients"),
       storage_({.cache_bytes_max = job.limits.pool_cache_bytes_max}),
       kernels_(job.limits.prepared_kernels_max) {
   std::vector<std::uint32_t> numbers;
@@ -344,7 +344,11 @@ base::Result<Buffer> DeviceSums::issue_addition(Running& running, engine::RunCon
   } else if (near && work.right_fresh) {
     sum = work.right;
   } else {
-    TROUPE_TRY_ASSIGN(sum, storage_.pool(device).allocate(work.left.size(), "gradient sums"));
+    auto made = storage_.pool(device).allocate(work.left.size(), "gradient sums");
+    if (!made.ok()) {
+      return made.status().with_context("beside its workers, which keep what they have taken");
+    }
+    sum = *std::move(made);
   }
   if (!near) TROUPE_TRY(lane.stream->copy(sum.data(), work.right.data(), sum.size()));
   const Buffer& right = near ? work.right : sum;

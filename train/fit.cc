@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "ndarray/run_kernel.h"
 #include "train/module.h"
 #include "train/rank_phases.h"
 
@@ -139,7 +140,9 @@ void FitLoop::mark(std::uint64_t number) {
                  [](engine::RunContext&) { return base::Status(); });
   };
   push("gradients mark", gradients, computed_[number % kStepsInFlight]);
-  push("push mark", pushed, ready_[number % kStepsInFlight]);
+  if (ndarray::uses_stream(module_.options().device)) {  // else they are the same arrays
+    push("push mark", pushed, ready_[number % kStepsInFlight]);
+  }
   push("step mark", weights, committed_[number % kStepsInFlight]);
 }
 

@@ -146,8 +146,11 @@ std::uint64_t Job::samples_before(std::uint64_t step) const {
 }
 
 base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
-  // Weights and gradients of a rank; weights, sums and states of the servers.
-  constexpr double kCopiesOfRank = 2, kCopiesOfServers = 3;
+  // Weights and gradients of a rank, of one on a GPU at most its gradients; weights, sums and
+  // states of the servers.
+  const bool gpu = job.spec.workers.device == schemas::WorkerDevice::gpu;
+  const double copies_of_rank = gpu ? 1 : 2;
+  constexpr double kCopiesOfServers = 3;
   double parameters = 0;
   for (const schemas::KeyInfo& key : job.keys.keys) {
     parameters += static_cast<double>(key.shape.elements()) *
@@ -156,7 +159,7 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
   const double servers = shards == 0 ? 0
                                      : kCopiesOfServers * static_cast<double>(shards) /
                                            static_cast<double>(job.spec.shards());
-  const double needed = parameters * (kCopiesOfRank * static_cast<double>(ranks) + servers);
+  const double needed = parameters * (copies_of_rank * static_cast<double>(ranks) + servers);
   const double present =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (needed > present) {
@@ -167,9 +170,9 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
         present / kGibibyte);
   }
   // The program's own, its libraries', a rank's lanes and data threads, a server's.
-  constexpr std::size_t kOfProcess = 12, kOfShard = 3, kOfGpu = 6;  // a GPU has three more lanes
-  const std::size_t of_rank =
-      6 + (job.spec.workers.device == schemas::WorkerDevice::gpu ? kOfGpu : 0);
+  constexpr std::size_t kOfProcess = 12, kOfShard = 3;
+  constexpr std::size_t kOfGpu = 6, kOfSums = 7;  // three more lanes; those that add gradients
+  const std::size_t of_rank = 6 + (gpu ? kOfGpu : 0) + (gpu && ranks > 1 ? kOfSums : 0);
   return base::check_room_for_threads(
       kOfProcess + ranks * (of_rank + job.spec.workers.threads + job.spec.data.prefetch_threads) +
       shards * (kOfShard + job.spec.servers.threads));

@@ -84,7 +84,7 @@ class LocalRun {
     TROUPE_TRY_ASSIGN(start_, find_start(*job_, numeric_class_));
     if (start_.step == job_->steps_end()) return {};
     TROUPE_TRY_ASSIGN(training_, training_start(*job_, start_.step));
-    TROUPE_TRY(make_store(options));
+    TROUPE_TRY(make_store());
     TROUPE_TRY(make_ranks(options));
     observer_.began(start_);
     std::vector<std::thread> threads;
@@ -105,7 +105,7 @@ class LocalRun {
   }
 
  private:
-  base::Status make_store(const LocalRunOptions& how);
+  base::Status make_store();
   base::Status make_ranks(const LocalRunOptions& options);
   base::Result<std::string> write_checkpoint(
       std::uint64_t step, std::vector<std::pair<store::SliceInfo, store::SliceState>> slices);
@@ -148,7 +148,7 @@ class LocalRun {
   std::uint64_t settled_ TROUPE_GUARDED_BY(mutex_) = 0;  // step of the last checkpoint, or failure
 };
 
-base::Status LocalRun::make_store(const LocalRunOptions& how) {
+base::Status LocalRun::make_store() {
   const schemas::JobSpec& spec = job_->spec;
   store::LocalStoreOptions options{
       .workers = spec.workers,
@@ -168,7 +168,7 @@ base::Status LocalRun::make_store(const LocalRunOptions& how) {
       return checkpoint(step, std::move(slices));
     };
   }
-  const store::LocalStoreParts parts{table_, host_pool(storage_, how.device_of(0)), kernels_};
+  const store::LocalStoreParts parts{table_, storage_.pool(base::Device{}), kernels_};
   TROUPE_TRY_ASSIGN(store_, store::LocalStore::create(parts, options));
   return {};
 }

@@ -271,16 +271,16 @@ void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
           const std::uint64_t found =
               base::count_not_finite(gradient.dtype(), gradient.buffer().as<std::byte>());
           if (found == 0) return {};
-          const bool rounded = gradient.dtype() != dtype;
-          return base::error(base::Errc::not_finite,
-                             "the gradient of '{}' of {} at step {} holds {} values that are NaN "
-                             "or infinite{}; {}",
-                             name, of, info.step, found,
-                             rounded ? fmt::format(" in {}, in which it travels",
-                                                   base::dtype_name(gradient.dtype()))
-                                     : "",
-                             info.step == 0 ? "look at the initial weights and the data"
-                                            : "a lower train.optimizer.lr may help");
+          const bool narrow = gradient.dtype() != dtype && gradient.dtype() == base::DType::f16;
+          return base::error(
+              base::Errc::not_finite,
+              "the gradient of '{}' of {} at step {} holds {} values that are {}; {}", name, of,
+              info.step, found,
+              narrow ? "NaN, infinite or beyond the range of f16, in which it travels (bf16 has "
+                       "the range of f32)"
+                     : "NaN or infinite",
+              info.step == 0 ? "look at the initial weights and the data"
+                             : "a lower train.optimizer.lr may help");
         });
   }
   store_->push(key, gradient, info);
@@ -337,6 +337,11 @@ base::Status Module::update(std::uint64_t step, double count, bool barrier) {
 }
 
 base::Status Module::wait_gradients() const {
+  for (const NDArray& gradient : arrays_->gradients()) TROUPE_TRY(gradient.wait());
+  return {};
+}
+
+base::Status Module::wait_pushed() const {
   for (const NDArray& gradient : arrays_->pushed()) TROUPE_TRY(gradient.wait());
   return {};
 }

@@ -138,6 +138,8 @@ class Module {
   base::Status update(std::uint64_t step, double count, bool barrier);
   /// Waits for the gradients pushed so far; the first one's error.
   base::Status wait_gradients() const;
+  /// Waits for what the store reads of them, with all checks; likewise.
+  base::Status wait_pushed() const;
   /// A batch of an iterator as this module takes it: the same buffers, or copies in f64.
   base::Result<ModuleBatch> batch(const data::Batch& batch);
 

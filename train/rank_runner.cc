@@ -255,7 +255,11 @@ base::Status RankRunner::Parts::step_ended(const BatchEnd& end, RankObserver& ob
 base::Status RankRunner::Parts::report(std::uint64_t number, RankObserver& observer) {
   {
     const InPhase waiting(phases, RankPhase::compute);
-    TROUPE_TRY(module->wait_gradients());  // a step that failed is not reported
+    TROUPE_TRY(module->wait_gradients());
+  }
+  {
+    const InPhase waiting(phases, RankPhase::pull);  // of others' gradients, where they are added
+    TROUPE_TRY(module->wait_pushed());               // a step that failed is not reported
   }
   TROUPE_TRY_ASSIGN(const BatchMetrics metrics, module->training_metrics());
   TROUPE_TRY_ASSIGN(const auto values, metrics.read());

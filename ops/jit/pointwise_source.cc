@@ -116,14 +116,21 @@ std::string chain_function(const PointwiseChain& chain) {
 
 /// The kernel: packs of 16 bytes where tensors lie so, and elements one by one behind them.
 std::string kernel(const PointwiseChain& chain, std::size_t numbers) {
-  const auto chain_of = [&chain](const char* element) {
+  const std::vector<bool> is_number = chain.is_number();
+  const auto chain_of = [&](const char* element) {
     return list(chain.inputs, [&](std::size_t k) {
-      return fmt::format("widen({})", fmt::format(fmt::runtime(element), k));
+      return is_number[k] ? fmt::format("n{}", k)
+                          : fmt::format("widen({})", fmt::format(fmt::runtime(element), k));
     });
   };
-  std::string packs;
+  std::string singles, packs;
   for (std::size_t k = 0; k < chain.inputs; ++k) {
-    packs += fmt::format("    const Pack p{0} = reinterpret_cast<const Pack*>(a.in[{0}])[i];\n", k);
+    if (is_number[k]) {
+      singles += fmt::format("  const W n{0} = widen(a.in[{0}][0]);\n", k);
+    } else {
+      packs +=
+          fmt::format("    const Pack p{0} = reinterpret_cast<const Pack*>(a.in[{0}])[i];\n", k);
+    }
   }
   return fmt::format(
       R"(struct Arguments {{
@@ -141,7 +148,7 @@ extern "C" __global__ void __launch_bounds__({threads})
   const long long step = static_cast<long long>(blockDim.x) * gridDim.x;
   const long long first = static_cast<long long>(blockDim.x) * blockIdx.x + threadIdx.x;
   const long long packs = a.aligned != 0 ? a.count / kSize : 0;
-  for (long long i = first; i < packs; i += step) {{
+{singles}  for (long long i = first; i < packs; i += step) {{
 {packs}    Pack y;
 #pragma unroll
     for (int k = 0; k < kSize; ++k) y.values[k] = narrow(chain(a.numbers, {of_packs}));
@@ -153,8 +160,8 @@ extern "C" __global__ void __launch_bounds__({threads})
 }}
 )",
       fmt::arg("inputs", chain.inputs), fmt::arg("numbers", numbers), fmt::arg("packs", packs),
-      fmt::arg("threads", kPointwiseThreads), fmt::arg("name", kPointwiseKernel),
-      fmt::arg("of_packs", chain_of("p{}.values[k]")),
+      fmt::arg("singles", singles), fmt::arg("threads", kPointwiseThreads),
+      fmt::arg("name", kPointwiseKernel), fmt::arg("of_packs", chain_of("p{}.values[k]")),
       fmt::arg("of_elements", chain_of("a.in[{}][i]")));
 }
 

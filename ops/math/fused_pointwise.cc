@@ -12,8 +12,21 @@ namespace {
 using base::Shape;
 
 base::Status infer(const Params& params, std::vector<Shape>& inputs, std::vector<Shape>& outputs) {
-  TROUPE_TRY(parse_chain(params).status());
-  return infer_same_shape(params, inputs, outputs);
+  TROUPE_TRY_ASSIGN(const PointwiseChain chain, parse_chain(params));
+  const std::vector<bool> is_number = chain.is_number();
+  std::vector<Shape> tensors;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (!is_number[k]) {
+      tensors.push_back(inputs[k]);
+    } else {
+      TROUPE_TRY_ASSIGN(inputs[k], base::merge_shapes(inputs[k], Shape{}));
+    }
+  }
+  TROUPE_TRY(infer_same_shape(params, tensors, outputs));
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (!is_number[k]) inputs[k] = outputs[0];
+  }
+  return {};
 }
 
 KernelDef chain_kernel(const std::string& name, ChainForm form) {
@@ -62,6 +75,16 @@ std::vector<Sample> samples() {
              "act_type=gelu; activation_backward 6 0 1 act_type=relu num_gradients=2; "
              "activation_backward 7 2 act_type=tanh"),
   };
+  list.push_back(sample("numbers beside tensors", 4,
+                        "multiply 0 1; multiply 2 2; add 4 5; divide 6 1; subtract 3 7; multiply "
+                        "8 0"));
+  list.back().attributes["numbers"] = "(1, 3)";
+  list.push_back(sample("numbers of numbers", 3, "divide 1 2; sqrt 3; multiply 4 0; add 5 1"));
+  list.back().attributes["numbers"] = "(1, 2)";
+  for (std::size_t i = list.size() - 2; i < list.size(); ++i) {
+    list[i].inputs[1] = Shape{};
+    list[i].inputs[i + 1 == list.size() ? 2 : 3] = Shape{};
+  }
   for (Sample& each : list) each.gradient = false;
   // gelu as many write it: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
   list.push_back(sample("gelu by tanh, large", 1,
@@ -90,13 +113,17 @@ OpDef definition() {
       "a_max=0.5` is `clip(exp(data0))`. Steps may be add, subtract, multiply and divide of two "
       "tensors or with a number, add_n, negate, square, sqrt, exp, log, clip, activation, "
       "leaky_relu but prelu, silu, copy, stop_gradient, and the gradients of these; at most 32, "
-      "with at most 16 operands each. All tensors have one shape and one floating dtype; the last "
-      "step's result is the output. When a network is bound, neighbouring element-wise operators "
+      "with at most 16 operands each. All tensors have one shape and one floating dtype, but the "
+      "inputs "
+      "listed in `numbers` are 0-d; the last step's result is the output. When a network is bound, "
+      "neighbouring element-wise operators "
       "become such chains by themselves, so nobody needs to write one. The bits are those of the "
       "operators one by one, but tensors of 16 bits are rounded once, behind the last step. It has "
       "no gradient.";
   op.params = {{"num_args", ParamType::integer, std::nullopt, "Number of inputs.", 1,
                 static_cast<double>(kChainInputsMost)},
+               {"numbers", ParamType::shape, Shape{}, "Positions of inputs that are 0-d.", 0,
+                static_cast<double>(kChainInputsMost - 1)},
                {.name = "steps", .type = ParamType::text, .doc = "The chain, at most 16 KiB."}};
   op.inputs = numbered_names("data");
   op.outputs = names({"out"});

@@ -6,8 +6,8 @@
 
 #include "ops/jit/compiler.h"
 #include "ops/jit/pointwise_source.h"
+#include "ops/support/chain_kernel.h"
 #include "ops/support/device_kernel.h"
-#include "ops/support/flat_kernel.h"
 #include "ops/table.h"
 
 namespace troupe::ops {
@@ -27,13 +27,14 @@ class CompiledChain final : public Kernel {
       return base::error(base::Errc::unimplemented, "only on GPUs");
     }
     TROUPE_TRY(with_real(dtype, [](auto) { return Status(); }));
-    TROUPE_TRY_ASSIGN(base::Layout layout, common_layout(call));
     const PointwiseChain chain = chain_of(call.params);
+    TROUPE_TRY_ASSIGN(base::Layout layout, chain_layout(call, chain));
     TROUPE_TRY_ASSIGN(jit::CompiledKernel compiled,
                       jit::CompiledKernel::make(jit::pointwise_source(chain, dtype),
                                                 jit::kPointwiseKernel, call.device));
     auto kernel = std::unique_ptr<CompiledChain>(new CompiledChain(std::move(compiled)));
-    kernel->inputs_ = chain.inputs;
+    kernel->input_layouts_ = chain_input_layouts(chain, layout);
+    kernel->is_number_ = chain.is_number();
     for (const PointwiseStep& step : chain.steps) {
       kernel->name_ += (kernel->name_.empty() ? "nvrtc(" : ", ") + step.op->name;
     }
@@ -45,7 +46,7 @@ class CompiledChain final : public Kernel {
   }
 
   std::string name() const override { return name_; }
-  std::vector<base::Layout> input_layouts() const override { return {inputs_, layout_}; }
+  std::vector<base::Layout> input_layouts() const override { return input_layouts_; }
   std::vector<base::Layout> output_layouts() const override { return {layout_}; }
 
   Status run(const KernelContext& context) const override {
@@ -62,9 +63,10 @@ class CompiledChain final : public Kernel {
       at += size;
     };
     bool aligned = packs_align(output.data);
-    for (const base::TensorView& input : context.inputs) {
-      aligned = aligned && packs_align(input.data);
-      put(&input.data, sizeof input.data);
+    for (std::size_t k = 0; k < context.inputs.size(); ++k) {
+      void* const data = context.inputs[k].data;
+      aligned = aligned && (is_number_[k] || packs_align(data));
+      put(&data, sizeof data);
     }
     const std::int64_t tail[] = {count, aligned ? 1 : 0};
     put(&output.data, sizeof output.data);
@@ -97,8 +99,9 @@ class CompiledChain final : public Kernel {
 
   jit::CompiledKernel compiled_;
   std::string name_;  // "nvrtc(exp, clip)"
-  std::size_t inputs_ = 0;
   base::Layout layout_;
+  std::vector<base::Layout> input_layouts_;
+  std::vector<bool> is_number_;
   std::vector<std::byte> numbers_;
 };
 

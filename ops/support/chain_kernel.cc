@@ -72,7 +72,7 @@ PointwiseChain widened(PointwiseChain chain, base::DType narrow) {
     const Attributes attributes = {{"dtype", std::string(base::dtype_name(dtype))}};
     return PointwiseStep{&cast, parse_params(cast, attributes).value(), {operand}};
   };
-  PointwiseChain result{chain.inputs, {}};
+  PointwiseChain result{chain.inputs, {}, chain.numbers};
   for (std::size_t i = 0; i < chain.inputs; ++i) {
     result.steps.push_back(cast_to(base::DType::f32, i));
   }
@@ -148,14 +148,16 @@ class ChainKernel final : public Kernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const std::string& name, const OpCall& call,
                                               ChainForm form) {
-    TROUPE_TRY_ASSIGN(const base::Layout layout, common_layout(call));
+    PointwiseChain chain = chain_of(call.params);
+    TROUPE_TRY_ASSIGN(const base::Layout layout, chain_layout(call, chain));
     auto kernel = std::make_unique<ChainKernel>();
     kernel->layout_ = layout;
+    kernel->input_layouts_ = chain_input_layouts(chain, layout);
     const base::DType dtype = call.outputs[0].dtype;
     const bool narrow = base::is_16_bit(dtype);
-    PointwiseChain chain = chain_of(call.params);
     chain = narrow ? widened(std::move(chain), dtype) : guarded(std::move(chain));
     kernel->inputs_ = chain.inputs;
+    kernel->is_number_ = chain.is_number();
     kernel->dtype_ = dtype;
     kernel->wide_ = narrow ? base::DType::f32 : dtype;
     kernel->size_ = static_cast<std::int64_t>(base::dtype_size(dtype));
@@ -170,7 +172,7 @@ class ChainKernel final : public Kernel {
   }
 
   std::string name() const override { return name_; }
-  std::vector<base::Layout> input_layouts() const override { return {inputs_, layout_}; }
+  std::vector<base::Layout> input_layouts() const override { return input_layouts_; }
   std::vector<base::Layout> output_layouts() const override { return {layout_}; }
   std::size_t scratch_bytes() const override {
     return static_cast<std::size_t>(parts_) * part_bytes();
@@ -267,6 +269,11 @@ class ChainKernel final : public Kernel {
     return outside ? dtype_ : wide_;
   }
 
+  /// Of an operand, where tensors have `elements`.
+  Shape shape_of(std::size_t operand, std::int64_t elements) const {
+    return is_number_[operand] ? Shape{} : Shape{elements};
+  }
+
   /// The step's call on rows of `elements`.
   OpCall call_on_rows(const OpCall& chain, const PlannedStep& planned, std::int64_t elements,
                       int team) const {
@@ -274,10 +281,10 @@ class ChainKernel final : public Kernel {
     call.op = planned.step.op;
     call.params = planned.step.params;
     for (const std::size_t operand : planned.step.operands) {
-      call.inputs.push_back({dtype_of(operand), Shape{elements}, {}, false});
+      call.inputs.push_back({dtype_of(operand), shape_of(operand, elements), {}, false});
     }
-    const bool last = planned.place == kOutput;
-    call.outputs = {{last ? dtype_ : wide_, Shape{elements}, {}, false}};
+    const auto value = inputs_ + static_cast<std::size_t>(&planned - steps_.data());
+    call.outputs = {{dtype_of(value), shape_of(value, elements), {}, false}};
     call.device = chain.device;
     call.team = team;
     return call;
@@ -286,7 +293,7 @@ class ChainKernel final : public Kernel {
   /// Of an operand: in the call's inputs, or where a step's result lies.
   void* address(const KernelContext& context, std::byte* scratch, std::size_t operand,
                 std::int64_t begin) const {
-    const auto offset = begin * size_;
+    const auto offset = is_number_[operand] ? 0 : begin * size_;
     if (operand < inputs_) return static_cast<std::byte*>(context.inputs[operand].data) + offset;
     const std::size_t place = steps_[operand - inputs_].place;
     if (place == kOutput) return static_cast<std::byte*>(context.outputs[0].data) + offset;
@@ -306,16 +313,16 @@ class ChainKernel final : public Kernel {
     for (std::int64_t block = first; block < end; ++block) {
       const std::int64_t begin = block * block_;
       const std::int64_t elements = std::min(block_, count_ - begin);
-      output.shape = Shape{elements};
       for (std::size_t i = 0; i < steps_.size(); ++i) {
         const PlannedStep& step = steps_[i];
         for (std::size_t k = 0; k < step.step.operands.size(); ++k) {
           views[k].dtype = dtype_of(step.step.operands[k]);
-          views[k].shape = output.shape;
+          views[k].shape = shape_of(step.step.operands[k], elements);
           views[k].data = address(context, scratch, step.step.operands[k], begin);
         }
         own.inputs = {views.data(), step.step.operands.size()};
         output.dtype = dtype_of(inputs_ + i);
+        output.shape = shape_of(inputs_ + i, elements);
         output.data = address(context, scratch, inputs_ + i, begin);
         const Kernel& kernel = *(elements == block_ ? step.whole : step.rest);
         own.scratch = {scratch + places_ * place_bytes(), kernel.scratch_bytes()};
@@ -338,6 +345,8 @@ class ChainKernel final : public Kernel {
 
   std::string name_;
   base::Layout layout_;
+  std::vector<base::Layout> input_layouts_;
+  std::vector<bool> is_number_;                                     // of inputs and steps
   base::DType dtype_ = base::DType::f32, wide_ = base::DType::f32;  // outside; between steps
   std::size_t inputs_ = 0;
   std::int64_t size_ = 0, count_ = 0, block_ = 1;  // bytes of an element; elements
@@ -352,6 +361,10 @@ class ChainKernel final : public Kernel {
 bool maps_zero_to_zero(const PointwiseChain& chain) {
   std::vector<bool> zero(chain.inputs, true);  // of inputs and steps, by every kernel
   std::vector<float> values(chain.inputs, 0.0F);
+  for (const std::size_t number : chain.numbers) {  // nobody knows it
+    zero[number] = false;
+    values[number] = std::numeric_limits<float>::quiet_NaN();
+  }
   for (const PointwiseStep& step : chain.steps) {
     const auto is_zero = [&zero](std::size_t operand) { return zero[operand]; };
     const auto is_finite = [&values](std::size_t operand) {
@@ -383,6 +396,24 @@ double chain_seconds(const OpCall& call, ChainForm form) {
     if (alone || form == ChainForm::reference) slow += reference.rule_seconds(own);
   }
   return std::max(roofline_seconds(call), slow);
+}
+
+Result<base::Layout> chain_layout(const OpCall& call, const PointwiseChain& chain) {
+  if (chain.numbers.empty()) return common_layout(call);
+  OpCall tensors = call;
+  const std::vector<bool> is_number = chain.is_number();
+  tensors.inputs.clear();
+  for (std::size_t k = 0; k < call.inputs.size(); ++k) {
+    if (!is_number[k]) tensors.inputs.push_back(call.inputs[k]);
+  }
+  return common_layout(tensors);
+}
+
+std::vector<base::Layout> chain_input_layouts(const PointwiseChain& chain,
+                                              const base::Layout& layout) {
+  std::vector<base::Layout> layouts(chain.inputs, layout);
+  for (const std::size_t number : chain.numbers) layouts[number] = base::Layout::dense();
+  return layouts;
 }
 
 Result<std::unique_ptr<Kernel>> make_chain_kernel(const std::string& name, const OpCall& call,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ops/kernel.h"
 #include "ops/pointwise_chain.h"
@@ -29,8 +30,14 @@ base::Result<std::unique_ptr<Kernel>> make_chain_kernel(const std::string& name,
 /// no other kernel than the reference's.
 double chain_seconds(const OpCall& call, ChainForm form);
 
-/// True where the chain is zero if all its inputs are, by every kernel: steps that map zero to
-/// zero, and products of zero and a number that is finite there (x * sigmoid(x)).
+/// True where the chain is zero if all its tensors are, whatever its numbers are, by every kernel:
+/// steps that map zero to zero, and products of zero and what is finite there (x * sigmoid(x)).
 bool maps_zero_to_zero(const PointwiseChain& chain);
+
+/// common_layout() of the chain's tensors; its numbers are dense.
+base::Result<base::Layout> chain_layout(const OpCall& call, const PointwiseChain& chain);
+/// The layouts of a chain's inputs.
+std::vector<base::Layout> chain_input_layouts(const PointwiseChain& chain,
+                                              const base::Layout& layout);
 
 }  // namespace troupe::ops

@@ -106,9 +106,11 @@ TEST_CASE("a fused call has the bits of its steps, whatever the length, NaN and 
       for (const std::int64_t elements : {1, 77, 8192, 3 * 8192 + 5}) {
         std::vector<Tensor> inputs;
         for (std::size_t i = 0; i < chain.inputs; ++i) {
-          Tensor tensor = random_tensor(dtype, Shape{elements}, "in" + std::to_string(i), 0.5, 1.5);
+          const bool number = chain.is_number()[i];
+          Tensor tensor = random_tensor(dtype, number ? Shape{} : Shape{elements},
+                                        "in" + std::to_string(i), 0.5, 1.5);
           const double odd[] = {std::nan(""), std::numeric_limits<double>::infinity(), -0.0};
-          for (std::int64_t k = 0; k < 3 && elements > 3; ++k) {
+          for (std::int64_t k = 0; k < 3 && elements > 3 && !number; ++k) {
             tensor.set(std::int64_t(i) + k, odd[k]);
           }
           inputs.push_back(tensor);
@@ -134,6 +136,31 @@ TEST_CASE("a fused call has the bits of its steps, whatever the length, NaN and 
       }
     }
   }
+}
+
+TEST_CASE("inputs that are numbers are named once, in order, beside tensors") {
+  const OpDef& op = OpTable::build().at("fused_pointwise");
+  const auto params = [&](const std::string& numbers, const std::string& steps) {
+    return parse_params(op, {{"num_args", "3"}, {"numbers", numbers}, {"steps", steps}}).value();
+  };
+  const std::string steps = "multiply 0 1; add 3 2";
+  const PointwiseChain chain = chain_of(params("(1, 2)", steps));
+  CHECK(chain.numbers == std::vector<std::size_t>{1, 2});
+  CHECK(chain.is_number() == std::vector<bool>{false, true, true, false, false});
+  CHECK(chain_of(parse_params(op, to_attributes(chain)).value()).numbers == chain.numbers);
+  CHECK(chain_of(params("()", steps)).numbers.empty());
+  for (const char* wrong : {"(2, 1)", "(1, 1)", "(3,)"}) {
+    CHECK_THAT(parse_chain(params(wrong, steps)).status().text(),
+               Catch::Contains("are not inputs of 3, each once and in order"));
+  }
+  CHECK_THAT(parse_chain(params("(1, 2)", "exp 0; add 1 2")).status().text(),
+             Catch::Contains("the last one is of numbers alone"));
+  // Their shapes follow, and one with an axis is refused.
+  std::vector<Shape> inputs(3, Shape::unknown()), outputs = {Shape{4, 5}};
+  REQUIRE(infer_shapes(op, params("(1, 2)", steps), inputs, outputs).ok());
+  CHECK(inputs == std::vector<Shape>{Shape{4, 5}, Shape{}, Shape{}});
+  inputs[2] = Shape{1};
+  CHECK_FALSE(infer_shapes(op, params("(1, 2)", steps), inputs, outputs).ok());
 }
 
 TEST_CASE("scratch memory follows from blocks, however large the team and the types") {
@@ -172,6 +199,15 @@ TEST_CASE("whether zeros give zero follows from steps and from products with zer
   CHECK(gives_zero("activation 0 act_type=sigmoid; multiply 2 0"));
   CHECK(gives_zero("add_scalar 0 scalar=3; clip 2 a_min=0 a_max=6; multiply_elemwise 3 0"));
   CHECK_FALSE(gives_zero("exp 0"));
+  // Of a number nobody knows that it is finite.
+  const OpDef& op = OpTable::build().at("fused_pointwise");
+  const auto beside_number = [&](const std::string& steps) {
+    return maps_zero_to_zero(chain_of(
+        parse_params(op, {{"num_args", "2"}, {"numbers", "(1,)"}, {"steps", steps}}).value()));
+  };
+  CHECK(beside_number("multiply 1 1; square 0"));
+  CHECK_FALSE(beside_number("multiply 0 1"));
+  CHECK_FALSE(beside_number("add 0 1"));
   CHECK_FALSE(gives_zero("add_scalar 0 scalar=3; clip 2 a_min=0 a_max=6"));
   CHECK_FALSE(gives_zero("exp 0; subtract_scalar 2 scalar=1"));  // some kernels might give 1e-8
   CHECK_FALSE(gives_zero("log 0; multiply 2 0"));                // infinite, so NaN

@@ -114,7 +114,8 @@ void check_on_host(const Sample& sample, DType dtype) {
       const std::int64_t count = aligned ? elements : std::max<std::int64_t>(elements - 1, 0);
       std::vector<Tensor> inputs;
       for (std::size_t i = 0; i < chain.inputs; ++i) {
-        inputs.push_back(random_tensor(dtype, Shape{elements}, "in" + std::to_string(i), 0.5, 1.5));
+        const Shape shape = chain.is_number()[i] ? Shape{} : Shape{elements};
+        inputs.push_back(random_tensor(dtype, shape, "in" + std::to_string(i), 0.5, 1.5));
       }
       const OpCall call = make_call(fused(), params, describe(inputs)).value();
       const auto expected = make_outputs(call), outputs = make_outputs(call);
@@ -123,7 +124,9 @@ void check_on_host(const Sample& sample, DType dtype) {
       REQUIRE(device != fused().kernels.end());
       run_kernel(*device->make(call).value(), inputs, expected, {});
       ArgumentBytes arguments;
-      for (const Tensor& input : inputs) arguments.put(begin_of(input, aligned));
+      for (const Tensor& input : inputs) {
+        arguments.put(begin_of(input, aligned || input.shape.rank() == 0));
+      }
       arguments.put(begin_of(outputs[0], aligned));
       arguments.put(count);
       arguments.put(std::int64_t{aligned ? 1 : 0});

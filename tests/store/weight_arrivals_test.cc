@@ -4,6 +4,7 @@
 #include "store/weight_arrivals.h"
 
 #include <deque>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -146,6 +147,54 @@ TEST_CASE("slices stay until a device has read them, and no longer than to the n
   third->slices = {sent};
   third->end({});
   REQUIRE(weight.wait().ok());
+  CHECK(sent.use_count() == 1);
+}
+
+TEST_CASE("two arrays of one key are filled one after the other, wherever they are",
+          "[weight_arrivals]") {
+  const base::Device host{};
+  for (const auto& [one, other] : {std::pair(host, host), std::pair(host, kLate),
+                                   std::pair(kLate, host), std::pair(kLate, kLate)}) {
+    Rank rank;
+    const schemas::KeyInfo key = key_of(0, 2, base::DType::f32);
+    const NDArray a = NDArray::zeros(rank.test.runtime, key.shape, base::DType::f32, one).value();
+    const NDArray b = NDArray::zeros(rank.test.runtime, key.shape, base::DType::f32, other).value();
+    rank.pull(key, a);
+    rank.pull(key, b);
+    for (const float value : {1.0F, 3.0F}) {
+      auto pull = rank.next();
+      CHECK(rank.count() == 0);
+      pull->slices = {slice_of({value, value + 1}, base::DType::f32)};
+      pull->end({});
+    }
+    CHECK(a.to_vector<float>().value() == std::vector<float>{1, 2});
+    CHECK(b.to_vector<float>().value() == std::vector<float>{3, 4});
+  }
+}
+
+TEST_CASE("slices stay until a device has read them, though the store is gone",
+          "[weight_arrivals]") {
+  tests::DelayedStream kernels, down, up;
+  tests::TestRuntime test{true, {.streams = {&kernels, &down, &up}}};
+  const schemas::KeyInfo key = key_of(0, 2, base::DType::f32);
+  const NDArray late = NDArray::zeros(test.runtime, key.shape, base::DType::f32, kLate).value();
+  base::Buffer sent = slice_of({1, 2}, base::DType::f32);
+  REQUIRE(test.engine->wait_all().ok());
+  up.hold();
+  {
+    std::promise<void> asked;
+    WeightArrivals arrivals(test.runtime);
+    arrivals.pull(key, late, 0, [&](const std::shared_ptr<WeightArrival>& arrival) {
+      arrival->slices = {sent};
+      arrival->end({});
+      asked.set_value();
+    });
+    asked.get_future().wait();
+  }
+  CHECK(sent.use_count() == 2);
+  up.release();
+  CHECK(late.to_vector<float>().value() == std::vector<float>{1, 2});
+  REQUIRE(test.engine->wait_all().ok());
   CHECK(sent.use_count() == 1);
 }
 

@@ -87,6 +87,19 @@ TEST_CASE("what other nodes or heads read stays a value of its own") {
   }
 }
 
+TEST_CASE("numbers of 0-d are operands, and what is made of them alone stays outside") {
+  Drawn d;
+  const Value a = d.variable("a"), rate = d.variable("rate", {}), count = d.variable("count", {});
+  const Value share = d.call("divide", {rate, count});
+  const Value moved = d.call("multiply", {d.call("square", {a}), share});
+  const Graph graph = d.fused({d.call("subtract", {d.call("divide", {a, count}), moved})});
+  CHECK(nodes_of(graph) == List{"divide", "square 0; multiply 3 2; divide 0 1; subtract 5 4"});
+  const GraphNode& node = graph.node(graph.heads[0]);
+  REQUIRE(node.inputs.size() == 3);
+  CHECK(graph.node(node.inputs[1]).name == "count");
+  CHECK(node.params.shape("numbers") == base::Shape{1, 2});
+}
+
 TEST_CASE("shapes, dtypes and passes are not mixed") {
   Drawn d;
   SECTION("a broadcast operand") {

@@ -56,7 +56,7 @@ TEST_CASE("gradients that are added on devices end in the host's bits", "[late_r
   spec.workers.machines = 2;
   spec.workers.devices = 3;
   for (const schemas::WireType wire : {schemas::WireType::same, schemas::WireType::bf16}) {
-    spec.numerics.gradient_wire = wire;
+    spec.numerics.gradient_wire = spec.numerics.weight_wire = wire;
     const std::string name(schemas::name_of(wire));
     const std::string host = trained_hash(table, spec, name + "-host");
     for (const std::uint32_t devices : {1U, 2U, 6U}) {
