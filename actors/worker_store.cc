@@ -103,7 +103,7 @@ void WorkerStore::ready(WeightsReady ready) {
     if (waiting.empty()) return;
     arrival = std::move(waiting.mapped());
   }
-  arrival->slices = std::move(ready.slices);
+  arrival->slices() = std::move(ready.slices);
   arrival->end({});
 }
 

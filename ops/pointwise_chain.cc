@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -93,6 +94,19 @@ Result<PointwiseStep> parse_step(const OpTable& table, std::string_view text, st
                      step.op->name);
 }
 
+/// An error unless the operator takes numbers beside tensors where the step has both.
+Status check_mixed(const PointwiseStep& step, const std::vector<bool>& is_number) {
+  const base::Shape tensor{2};
+  std::vector<base::Shape> inputs, outputs = {base::Shape::unknown()};
+  for (const std::size_t operand : step.operands) {
+    inputs.push_back(is_number[operand] ? base::Shape{} : tensor);
+  }
+  if (std::ranges::adjacent_find(inputs, std::not_equal_to<>()) == inputs.end()) return {};
+  const Status status = infer_shapes(*step.op, step.params, inputs, outputs);
+  if (status.ok() && outputs[0] == tensor) return {};
+  return base::error(Errc::invalid_argument, "{} takes no number beside a tensor", step.op->name);
+}
+
 /// The inputs that are 0-d.
 Result<std::vector<std::size_t>> parse_numbers(const Params& params, std::size_t inputs) {
   std::vector<std::size_t> numbers;
@@ -178,8 +192,14 @@ Result<PointwiseChain> parse_chain(const Params& params) {
     }
     chain.steps.push_back(*std::move(parsed));
   }
-  if (chain.is_number().back()) {
+  const std::vector<bool> is_number = chain.is_number();
+  if (is_number.back()) {
     return base::error(Errc::invalid_argument, "steps: the last one is of numbers alone");
+  }
+  for (std::size_t i = 0; i < chain.steps.size(); ++i) {
+    const Status status = check_mixed(chain.steps[i], is_number);
+    if (status.ok()) continue;
+    return status.with_context(fmt::format("step {}, {}", i + 1, quoted(steps[i])));
   }
   return chain;
 }

@@ -33,8 +33,9 @@ struct PointwiseChain {
   std::vector<bool> is_number() const;
 };
 
-/// Most inputs and steps, and operands of a step.
+/// Most inputs, of these numbers, and steps, and operands of a step.
 inline constexpr std::size_t kChainInputsMost = 16;
+inline constexpr std::size_t kChainNumbersMost = base::kRankMax;
 inline constexpr std::size_t kChainStepsMost = 32;
 inline constexpr std::size_t kStepOperandsMost = 16;
 /// Most bytes of its text.

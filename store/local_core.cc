@@ -354,7 +354,7 @@ void LocalStore::Core::reply(Reply& reply) const {
   }
   const schemas::SliceId& slice = reply.waiting.pull.slice;
   TROUPE_CHECK(answer.weight.size() == layout_->info(slice).weight_bytes, "weight of another size");
-  reply.waiting.arrival->slices[slice.slice] = answer.weight;
+  reply.waiting.arrival->slices()[slice.slice] = answer.weight;
   reply.waiting.operation->slice_done({});
 }
 

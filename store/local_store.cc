@@ -56,7 +56,7 @@ class RankStore final : public KVStore {
     arrivals_.pull(core_->key(key), weight, info.priority,
                    [core = core_, key, info](const std::shared_ptr<WeightArrival>& arrival) {
                      const auto wanted = core->slices(key);
-                     arrival->slices.resize(wanted.size());
+                     arrival->slices().resize(wanted.size());
                      const auto operation = std::make_shared<KeyOperation>(wanted.size(), arrival);
                      for (const SliceInfo& slice : wanted) {
                        core->pull(slice, {{slice.id, info.step, 0, info.step}, arrival, operation});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -21,15 +22,15 @@ namespace {
 constexpr engine::Lane kHostCopy{{}, engine::LaneKind::copy};
 
 /// CHECKs that slices fill an array.
-void check_size(const WeightArrival& arrival, base::DType wire, const NDArray& weight) {
+void check_size(const WeightArrival::Slices& slices, base::DType wire, const NDArray& weight) {
   std::size_t bytes = 0;
-  for (const Buffer& slice : arrival.slices) bytes += slice.size();
+  for (const Buffer& slice : slices) bytes += slice.size();
   TROUPE_CHECK(bytes / base::dtype_size(wire) == weight.bytes() / base::dtype_size(weight.dtype()),
                "weights of another size");
 }
 
 /// Issues the filling of a device's array with slices of its own dtype.
-base::Status issue_copies(const std::vector<Buffer>& slices, const NDArray& weight,
+base::Status issue_copies(const WeightArrival::Slices& slices, const NDArray& weight,
                           base::Stream& stream) {
   std::byte* place = weight.data();
   for (const Buffer& slice : slices) {
@@ -40,7 +41,7 @@ base::Status issue_copies(const std::vector<Buffer>& slices, const NDArray& weig
 }
 
 /// The same with slices that are widened on the way.
-base::Status issue_widening(const std::vector<Buffer>& slices, base::DType wire,
+base::Status issue_widening(const WeightArrival::Slices& slices, base::DType wire,
                             const NDArray& weight, Buffer& waypoint, engine::RunContext& lane) {
   ndarray::Runtime& runtime = weight.runtime();
   std::size_t largest = 0;
@@ -71,10 +72,10 @@ base::Status issue_widening(const std::vector<Buffer>& slices, base::DType wire,
 }  // namespace
 
 void WeightArrival::fill() {
-  check_size(*this, wire_, host_);
+  check_size(slices(), wire_, host_);
   std::byte* place = host_.data();
-  for (const Buffer& slice : slices) place += convert_into(slice, wire_, host_.dtype(), place);
-  slices.clear();
+  for (const Buffer& slice : slices()) place += convert_into(slice, wire_, host_.dtype(), place);
+  slices().clear();
 }
 
 void WeightArrival::end(base::Status status) {
@@ -99,12 +100,13 @@ WeightArrivals::~WeightArrivals() {
     if (!kept.on_device || !kept.there.engine_stands()) continue;
     const std::array there = {kept.there};
     runtime_.engine.push({"weights are read", {}, {}, kHostCopy, 0, there},
-                         [arrival = kept.arrival, waypoint = waypoint_](engine::RunContext&) {
-                           return base::Status();
-                         });
+                         [slices = kept.arrival->slices_,
+                          waypoint = waypoint_](engine::RunContext&) { return base::Status(); });
   }
 }
 
+// Operations own no arrival, which owns the completion of one of them: what nobody will answer
+// ends.
 void WeightArrivals::pull(const schemas::KeyInfo& key, const NDArray& weight, int priority,
                           Ask ask) {
   Kept& kept = kept_[key.id];
@@ -112,40 +114,35 @@ void WeightArrivals::pull(const schemas::KeyInfo& key, const NDArray& weight, in
     kept.arrival = std::make_shared<WeightArrival>(key.weight_wire);
     kept.there = runtime_.engine.new_variable("weights on their way");
   }
-  if (ndarray::uses_stream(weight.device())) {
-    return pull_to_device(kept, weight, priority, std::move(ask));
-  }
-  const std::array there = {kept.there}, filled = {weight.variable()};
-  runtime_.engine.push_async({"pull", {}, there, kHostCopy, priority, filled},
-                             [weight, arrival = kept.arrival, ask = std::move(ask)](
-                                 engine::RunContext&, engine::Completion completion) {
-                               arrival->host_ = weight;
-                               arrival->completion_ = std::move(completion);
-                               ask(arrival);
-                             });
+  const bool host = !ndarray::uses_stream(weight.device());
+  const std::array written = {kept.there, weight.variable()};
+  const auto overwrites = std::span(written).first(host ? 2 : 1);
+  runtime_.engine.push_async(
+      {"pull", {}, {}, kHostCopy, priority, overwrites},
+      [weak = std::weak_ptr(kept.arrival), weight = host ? weight : NDArray(),
+       ask = std::move(ask)](engine::RunContext&, engine::Completion completion) {
+        const std::shared_ptr<WeightArrival> arrival = weak.lock();
+        if (arrival == nullptr) return;  // the completion says so
+        arrival->slices().clear();
+        arrival->host_ = weight;
+        arrival->completion_ = std::move(completion);
+        ask(arrival);
+      });
+  if (!host) fill_device(kept, weight, priority);
 }
 
-void WeightArrivals::pull_to_device(Kept& kept, const NDArray& weight, int priority, Ask ask) {
+void WeightArrivals::fill_device(Kept& kept, const NDArray& weight, int priority) {
   kept.on_device = true;
-  const std::array there = {kept.there};
-  runtime_.engine.push_async({"pull", {}, {}, kHostCopy, priority, there},
-                             [arrival = kept.arrival, ask = std::move(ask)](
-                                 engine::RunContext&, engine::Completion completion) {
-                               arrival->slices.clear();
-                               arrival->host_ = {};
-                               arrival->completion_ = std::move(completion);
-                               ask(arrival);
-                             });
-  const std::array filled = {weight.variable()};
+  const std::array there = {kept.there}, filled = {weight.variable()};
   const engine::Lane lane{weight.device(), engine::LaneKind::priority};
   runtime_.engine.push_stream({"weights", there, {}, lane, priority, filled},
-                              [arrival = kept.arrival, weight, wire = kept.arrival->wire_,
+                              [slices = kept.arrival->slices_, weight, wire = kept.arrival->wire_,
                                waypoint = waypoint_](engine::RunContext& context) -> base::Status {
-                                check_size(*arrival, wire, weight);
+                                check_size(*slices, wire, weight);
                                 if (wire == weight.dtype())
-                                  return issue_copies(arrival->slices, weight, *context.stream);
-                                return issue_widening(arrival->slices, wire, weight,
-                                                      waypoint->bytes, context);
+                                  return issue_copies(*slices, weight, *context.stream);
+                                return issue_widening(*slices, wire, weight, waypoint->bytes,
+                                                      context);
                               });
 }
 

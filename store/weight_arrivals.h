@@ -22,12 +22,15 @@
 namespace troupe::store {
 
 /// A key's pull that has been asked for. Whoever answers puts the slices there, then ends it; once.
+/// One that nobody holds any more, the store included, has failed (Errc::abandoned).
 class WeightArrival : public std::enable_shared_from_this<WeightArrival> {
  public:
+  using Slices = std::vector<base::Buffer>;
+
   explicit WeightArrival(base::DType wire) : wire_(wire) {}
 
   /// Of the key, in their order, in its weight_wire. Nobody changes their bytes any more.
-  std::vector<base::Buffer> slices;
+  Slices& slices() { return *slices_; }
 
   /// Any thread: where that is no engine's, an array of the host is filled by the rank's engine.
   void end(base::Status status);
@@ -37,6 +40,7 @@ class WeightArrival : public std::enable_shared_from_this<WeightArrival> {
   void fill();
 
   const base::DType wire_;
+  const std::shared_ptr<Slices> slices_ = std::make_shared<Slices>();  // a device reads them
   ndarray::NDArray host_;  // to be filled; none for a device
   engine::Completion completion_;
 };
@@ -71,7 +75,7 @@ class WeightArrivals {
   struct Waypoint {
     base::Buffer bytes;
   };
-  void pull_to_device(Kept& kept, const ndarray::NDArray& weight, int priority, Ask ask);
+  void fill_device(Kept& kept, const ndarray::NDArray& weight, int priority);
 
   ndarray::Runtime& runtime_;
   std::map<std::uint32_t, Kept> kept_;  // by key

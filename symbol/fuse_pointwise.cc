@@ -101,14 +101,20 @@ class PointwiseFusion {
     return values;
   }
 
+  bool fits_chain(const std::set<std::size_t>& inputs) const {
+    const auto numbers = std::ranges::count_if(inputs, [&](std::size_t v) { return is_number(v); });
+    return inputs.size() <= ops::kChainInputsMost &&
+           static_cast<std::size_t>(numbers) <= ops::kChainNumbersMost;
+  }
+
   /// Puts a node into the group of all its readers, or into a new one.
   void place(std::size_t i) {
     if (const std::optional<std::size_t> group = group_of_readers(i)) {
       std::set<std::size_t> inputs = groups_[*group].inputs;
       inputs.erase(numbers_.begin(i));
       inputs.merge(values_read(i));
-      if (inputs.size() <= ops::kChainInputsMost &&
-          groups_[*group].nodes.size() < ops::kChainStepsMost && !takes_memory(i, *group)) {
+      if (fits_chain(inputs) && groups_[*group].nodes.size() < ops::kChainStepsMost &&
+          !takes_memory(i, *group)) {
         groups_[*group].nodes.push_back(i);
         groups_[*group].inputs = std::move(inputs);
         group_of_[i] = *group;
@@ -116,7 +122,7 @@ class PointwiseFusion {
       }
     }
     std::set<std::size_t> inputs = values_read(i);
-    if (inputs.size() > ops::kChainInputsMost) return;
+    if (!fits_chain(inputs)) return;
     group_of_[i] = groups_.size();
     groups_.push_back({{i}, std::move(inputs)});
   }

@@ -150,6 +150,7 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
   // states of the servers.
   const bool gpu = job.spec.workers.device == schemas::WorkerDevice::gpu;
   const double copies_of_rank = gpu ? 1 : 2;
+  const double arrived = gpu && shards == 0 ? 1 : 0;  // weights that links have read
   constexpr double kCopiesOfServers = 3;
   double parameters = 0;
   for (const schemas::KeyInfo& key : job.keys.keys) {
@@ -159,7 +160,8 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
   const double servers = shards == 0 ? 0
                                      : kCopiesOfServers * static_cast<double>(shards) /
                                            static_cast<double>(job.spec.shards());
-  const double needed = parameters * (copies_of_rank * static_cast<double>(ranks) + servers);
+  const double needed =
+      parameters * (copies_of_rank * static_cast<double>(ranks) + arrived + servers);
   const double present =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (needed > present) {

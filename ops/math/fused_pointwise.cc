@@ -120,11 +120,12 @@ OpDef definition() {
       "become such chains by themselves, so nobody needs to write one. The bits are those of the "
       "operators one by one, but tensors of 16 bits are rounded once, behind the last step. It has "
       "no gradient.";
-  op.params = {{"num_args", ParamType::integer, std::nullopt, "Number of inputs.", 1,
-                static_cast<double>(kChainInputsMost)},
-               {"numbers", ParamType::shape, Shape{}, "Positions of inputs that are 0-d.", 0,
-                static_cast<double>(kChainInputsMost - 1)},
-               {.name = "steps", .type = ParamType::text, .doc = "The chain, at most 16 KiB."}};
+  op.params = {
+      {"num_args", ParamType::integer, std::nullopt, "Number of inputs.", 1,
+       static_cast<double>(kChainInputsMost)},
+      {"numbers", ParamType::shape, Shape{}, "Positions of inputs that are 0-d, at most 8.", 0,
+       static_cast<double>(kChainInputsMost - 1)},
+      {.name = "steps", .type = ParamType::text, .doc = "The chain, at most 16 KiB."}};
   op.inputs = numbered_names("data");
   op.outputs = names({"out"});
   op.infer_shape = infer;

@@ -166,7 +166,7 @@ class ChainKernel final : public Kernel {
     for (PointwiseStep& step : chain.steps) kernel->steps_.push_back({std::move(step)});
     kernel->places_ = plan_places(kernel->inputs_, kernel->steps_);
     TROUPE_TRY(kernel->choose(call, form));
-    TROUPE_TRY(kernel->prepare_steps(call));
+    TROUPE_TRY(kernel->prepare_steps(call, form));
     kernel->name_ = kernel->describe(name);
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
@@ -233,13 +233,16 @@ class ChainKernel final : public Kernel {
     return std::min(bytes / wide_size(), most);
   }
 
-  Status prepare_steps(const OpCall& call) {
+  Status prepare_steps(const OpCall& call, ChainForm form) {
     const std::int64_t rest = count_ % block_;
     for (PlannedStep& planned : steps_) {
       const auto prepare = [&](std::int64_t elements) -> Result<std::shared_ptr<const Kernel>> {
-        TROUPE_TRY_ASSIGN(
-            std::shared_ptr<const Kernel> kernel,
-            planned.maker->prepare(call_on_rows(call, planned, elements, step_team_)));
+        const OpCall rows = call_on_rows(call, planned, elements, step_team_);
+        auto made = planned.maker->prepare(rows);
+        if (made.status().code() == Errc::unimplemented && form != ChainForm::device) {
+          made = ops::prepare(rows);  // of one element, say, where broadcasting looks otherwise
+        }
+        TROUPE_TRY_ASSIGN(std::shared_ptr<const Kernel> kernel, std::move(made));
         step_scratch_ = std::max(step_scratch_, aligned(kernel->scratch_bytes()));
         return kernel;
       };
@@ -361,9 +364,10 @@ class ChainKernel final : public Kernel {
 bool maps_zero_to_zero(const PointwiseChain& chain) {
   std::vector<bool> zero(chain.inputs, true);  // of inputs and steps, by every kernel
   std::vector<float> values(chain.inputs, 0.0F);
-  for (const std::size_t number : chain.numbers) {  // nobody knows it
+  constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
+  for (const std::size_t number : chain.numbers) {
     zero[number] = false;
-    values[number] = std::numeric_limits<float>::quiet_NaN();
+    values[number] = kUnknown;
   }
   for (const PointwiseStep& step : chain.steps) {
     const auto is_zero = [&zero](std::size_t operand) { return zero[operand]; };
@@ -375,7 +379,9 @@ bool maps_zero_to_zero(const PointwiseChain& chain) {
     zero.push_back((keeps && std::ranges::all_of(step.operands, is_zero)) ||
                    (product && std::ranges::any_of(step.operands, is_zero) &&
                     std::ranges::all_of(step.operands, is_finite)));
-    values.push_back(zero.back() ? 0.0F : value_of(step, values));
+    const bool known = std::ranges::none_of(
+        step.operands, [&values](std::size_t operand) { return std::isnan(values[operand]); });
+    values.push_back(zero.back() ? 0.0F : known ? value_of(step, values) : kUnknown);
   }
   return zero.back();
 }

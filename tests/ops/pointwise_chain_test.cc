@@ -103,7 +103,7 @@ TEST_CASE("a fused call has the bits of its steps, whatever the length, NaN and 
     const PointwiseChain chain = chain_of(params);
     for (const DType dtype : {DType::f32, DType::f64}) {
       // Shorter than a block, a block, some blocks and a rest.
-      for (const std::int64_t elements : {1, 77, 8192, 3 * 8192 + 5}) {
+      for (const std::int64_t elements : {1, 77, 2049, 8192, 8193, 3 * 8192 + 5}) {
         std::vector<Tensor> inputs;
         for (std::size_t i = 0; i < chain.inputs; ++i) {
           const bool number = chain.is_number()[i];
@@ -153,6 +153,11 @@ TEST_CASE("inputs that are numbers are named once, in order, beside tensors") {
     CHECK_THAT(parse_chain(params(wrong, steps)).status().text(),
                Catch::Contains("are not inputs of 3, each once and in order"));
   }
+  CHECK_THAT(parse_chain(params("(1, 2)", "exp 0; add_n 3 1")).status().text(),
+             Catch::Contains("step 2, 'add_n 3 1'") &&
+                 Catch::Contains("add_n takes no number beside a tensor"));
+  CHECK_THAT(parse_chain(params("(1, 2)", "clip_backward 0 1 a_min=0 a_max=1")).status().text(),
+             Catch::Contains("takes no number beside a tensor"));
   CHECK_THAT(parse_chain(params("(1, 2)", "exp 0; add 1 2")).status().text(),
              Catch::Contains("the last one is of numbers alone"));
   // Their shapes follow, and one with an axis is refused.
@@ -208,6 +213,7 @@ TEST_CASE("whether zeros give zero follows from steps and from products with zer
   CHECK(beside_number("multiply 1 1; square 0"));
   CHECK_FALSE(beside_number("multiply 0 1"));
   CHECK_FALSE(beside_number("add 0 1"));
+  CHECK_FALSE(beside_number("exp 1; multiply 0 2"));
   CHECK_FALSE(gives_zero("add_scalar 0 scalar=3; clip 2 a_min=0 a_max=6"));
   CHECK_FALSE(gives_zero("exp 0; subtract_scalar 2 scalar=1"));  // some kernels might give 1e-8
   CHECK_FALSE(gives_zero("log 0; multiply 2 0"));                // infinite, so NaN

@@ -86,10 +86,10 @@ TEST_CASE("weights fill arrays of hosts and devices, widened where they travel i
         rank.pull(key, weight);
         auto first = rank.next();
         // The larger slice comes second: a place to widen it in must grow.
-        first->slices = {slice_of({s}, wire), slice_of({s + 1, s + 2}, wire)};
+        first->slices() = {slice_of({s}, wire), slice_of({s + 1, s + 2}, wire)};
         first->end({});
         auto second = rank.next();
-        second->slices = {slice_of({s, -1, 2, 3}, wire), slice_of({4, s, 0.5F}, wire)};
+        second->slices() = {slice_of({s, -1, 2, 3}, wire), slice_of({4, s, 0.5F}, wire)};
         second->end({});
         CHECK(weight.to_vector<float>().value() == std::vector<float>{s, -1, 2, 3, 4, s, 0.5F});
         CHECK(more.to_vector<float>().value() == std::vector<float>{s, s + 1, s + 2});
@@ -105,13 +105,13 @@ TEST_CASE("weights are asked for while those before are still read", "[weight_ar
       NDArray::zeros(rank.test.runtime, key.shape, base::DType::f32, kLate).value();
   rank.pull(key, weight);
   auto first = rank.next();
-  first->slices = {slice_of({1, 2}, base::DType::f32)};
+  first->slices() = {slice_of({1, 2}, base::DType::f32)};
   first->end({});
   rank.kernels.hold();
   const NDArray read = weight.copy();  // a forward pass that has not run yet
   rank.pull(key, weight);
   auto second = rank.next();
-  second->slices = {slice_of({3, 4}, base::DType::f32)};
+  second->slices() = {slice_of({3, 4}, base::DType::f32)};
   second->end({});
   rank.kernels.release();
   CHECK(read.to_vector<float>().value() == std::vector<float>{1, 2});
@@ -128,7 +128,7 @@ TEST_CASE("slices stay until a device has read them, and no longer than to the n
   rank.up.hold();
   rank.pull(key, late);
   auto first = rank.next();
-  first->slices = {sent};
+  first->slices() = {sent};
   first->end({});
   rank.pull(key, late);
   CHECK(sent.use_count() == 2);  // the copy has not run, so nothing is asked
@@ -144,7 +144,7 @@ TEST_CASE("slices stay until a device has read them, and no longer than to the n
   const NDArray weight = NDArray::zeros(rank.test.runtime, near.shape).value();
   rank.pull(near, weight);
   auto third = rank.next();
-  third->slices = {sent};
+  third->slices() = {sent};
   third->end({});
   REQUIRE(weight.wait().ok());
   CHECK(sent.use_count() == 1);
@@ -164,11 +164,38 @@ TEST_CASE("two arrays of one key are filled one after the other, wherever they a
     for (const float value : {1.0F, 3.0F}) {
       auto pull = rank.next();
       CHECK(rank.count() == 0);
-      pull->slices = {slice_of({value, value + 1}, base::DType::f32)};
+      pull->slices() = {slice_of({value, value + 1}, base::DType::f32)};
       pull->end({});
     }
     CHECK(a.to_vector<float>().value() == std::vector<float>{1, 2});
     CHECK(b.to_vector<float>().value() == std::vector<float>{3, 4});
+  }
+}
+
+TEST_CASE("a pull that failed, or that nobody answers, is its own error alone",
+          "[weight_arrivals]") {
+  for (const base::Device device : {base::Device{}, kLate}) {
+    Rank rank;
+    const schemas::KeyInfo key = key_of(0, 2, base::DType::f32);
+    const NDArray a =
+        NDArray::zeros(rank.test.runtime, key.shape, base::DType::f32, device).value();
+    const NDArray b =
+        NDArray::zeros(rank.test.runtime, key.shape, base::DType::f32, device).value();
+    rank.pull(key, a);
+    rank.next()->end(base::error(base::Errc::unavailable, "no weights now"));
+    CHECK_THAT(a.wait().text(), Catch::Contains("no weights now"));
+    for (const NDArray& array : {b, a}) {
+      rank.pull(key, array);
+      auto pull = rank.next();
+      pull->slices() = {slice_of({5, 6}, base::DType::f32)};
+      pull->end({});
+      CHECK(array.to_vector<float>().value() == std::vector<float>{5, 6});
+    }
+    {
+      WeightArrivals gone(rank.test.runtime);
+      gone.pull(key, a, 0, [](const std::shared_ptr<WeightArrival>&) {});
+    }
+    CHECK(a.wait().code() == base::Errc::abandoned);
   }
 }
 
@@ -185,7 +212,7 @@ TEST_CASE("slices stay until a device has read them, though the store is gone",
     std::promise<void> asked;
     WeightArrivals arrivals(test.runtime);
     arrivals.pull(key, late, 0, [&](const std::shared_ptr<WeightArrival>& arrival) {
-      arrival->slices = {sent};
+      arrival->slices() = {sent};
       arrival->end({});
       asked.set_value();
     });

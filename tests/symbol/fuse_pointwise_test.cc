@@ -100,6 +100,23 @@ TEST_CASE("numbers of 0-d are operands, and what is made of them alone stays out
   CHECK(node.params.shape("numbers") == base::Shape{1, 2});
 }
 
+TEST_CASE("a chain has no more numbers than its parameter can name") {
+  Drawn d;
+  Value sum = d.variable("a");
+  for (int k = 0; k < 15; ++k) {
+    const Value number = d.variable("n" + std::to_string(k), {});
+    sum = d.call("multiply", {d.call("add", {sum, number}), sum});
+  }
+  const Graph graph = d.fused({sum});
+  std::size_t chains = 0;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.is_variable() || node.op->name != "fused_pointwise") continue;
+    ++chains;
+    CHECK(ops::chain_of(node.params).numbers.size() <= ops::kChainNumbersMost);
+  }
+  CHECK(chains == 2);
+}
+
 TEST_CASE("shapes, dtypes and passes are not mixed") {
   Drawn d;
   SECTION("a broadcast operand") {
