@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop for each pair of dtypes, and instructions of processors for f16 and bf16 where they have
-// them, with the same bits.
+// A loop for each pair of dtypes, and instructions for f16 where the processor has them, with the
+// same bits.
 #include "base/cast_values.h"
 
 #include <cmath>
@@ -119,17 +119,9 @@ TROUPE_CAST_TARGET void cast_fast(const F16* x, float* out, std::int64_t count) 
   cast_each(x + i, out + i, count - i);
 }
 
-// The loops, in wider registers.
-TROUPE_CAST_TARGET void cast_fast(const float* x, BF16* out, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = BF16(x[i]);
-}
-TROUPE_CAST_TARGET void cast_fast(const BF16* x, float* out, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(x[i]);
-}
-
 template <typename To, typename From>
-constexpr bool kHasInstructions = (kIs16Bit<To> && std::is_same_v<From, float>) ||
-                                  (kIs16Bit<From> && std::is_same_v<To, float>);
+constexpr bool kHasInstructions = (std::is_same_v<To, F16> && std::is_same_v<From, float>) ||
+                                  (std::is_same_v<From, F16> && std::is_same_v<To, float>);
 
 #endif
 

@@ -81,15 +81,10 @@ class PointwiseFusion {
     if (node.is_variable() || sources_[i] || node.outputs != 1) return false;
     if (!ops::can_be_step(*node.op, node.params)) return false;
     const std::size_t output = numbers_.begin(i);
-    return base::is_floating(dtypes_[output]) &&
-           std::ranges::all_of(node.inputs,
-                               [&](Value input) {
-                                 const std::size_t v = numbers_[input];
-                                 return (shapes_[v] == shapes_[output] || is_number(v)) &&
-                                        dtypes_[v] == dtypes_[output];
-                               }) &&
-           std::ranges::any_of(node.inputs, [&](Value input) {
-             return shapes_[numbers_[input]] == shapes_[output];
+    return base::is_floating(dtypes_[output]) && std::ranges::all_of(node.inputs, [&](Value input) {
+             const std::size_t v = numbers_[input];
+             return (shapes_[v] == shapes_[output] || is_number(v)) &&
+                    dtypes_[v] == dtypes_[output];
            });
   }
 

@@ -125,9 +125,6 @@ DeviceSums::DeviceSums(const schemas::JobSpec& job, std::span<const SumRank> ran
   for (const TreeNode& node : tree_.frontier(numbers)) {
     if (tree_.ranks_of(node).size() > 1) nodes_.push_back(node);
   }
-  for (const SumRank& at : ranks) {
-    if (node_of(at.rank) != nullptr) used_.insert(at.device);
-  }
 }
 
 base::Result<std::unique_ptr<DeviceSums>> DeviceSums::create(const schemas::JobSpec& job,
@@ -142,16 +139,21 @@ base::Result<std::unique_ptr<DeviceSums>> DeviceSums::create(const schemas::JobS
   }
   made.reset(new DeviceSums(job, ranks, table));
   if (made->nodes_.empty()) return std::unique_ptr<DeviceSums>();
-  TROUPE_TRY(made->open(clock, options));
+  TROUPE_TRY(made->open(ranks, clock, options));
   return made;
 }
 
-base::Status DeviceSums::open(base::Clock& clock, const DeviceSumsOptions& options) {
-  for (const base::Device device : used_) {
-    TROUPE_TRY_ASSIGN(devices_[device], open_device(device, clock, options));
+base::Status DeviceSums::open(std::span<const SumRank> ranks, base::Clock& clock,
+                              const DeviceSumsOptions& options) {
+  std::vector<base::Device> opened;
+  for (const auto& [rank, device] : ranks) {
+    if (node_of(rank) == nullptr || devices_.contains(device)) continue;
+    TROUPE_TRY_ASSIGN(OnDevice made, open_device(device, clock, options));
+    devices_.emplace(device, std::move(made));
+    opened.push_back(device);
   }
   if (options.streams.empty()) {
-    for (const auto& [device, peer] : gpu::allow_peer_access({used_.begin(), used_.end()})) {
+    for (const auto& [device, peer] : gpu::allow_peer_access(opened)) {
       base::log_info(
           "{} cannot read the memory of {}: gradients between them pass through the host",
           device.to_string(), peer.to_string());
@@ -277,8 +279,7 @@ void DeviceSums::advance(const SumName& name, Sum& sum, Todo& todo) {
                          sum.priority});
   }
   const store::SumPart* whole = sum.values.part(name.node);
-  if (whole == nullptr || sum.leaves) return;
-  sum.leaves = true;
+  if (whole == nullptr) return;
   const Waiting& lead = sum.ranks.at(tree_.ranks_of(name.node).begin);
   *lead.counted = whole->count;
   if (!whole->data) return end(name, todo);  // nobody had a sample

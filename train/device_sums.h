@@ -2,14 +2,14 @@
 // DeviceSums: gradients of ranks that share this process, added on their devices before a store
 // sees them: left + right along the job's tree, whatever came first, so the bits are those of a
 // store that adds them on the host. One sum of several ranks leaves the devices then, not one
-// gradient of each. It has an engine and memory of its own. push(): a rank's thread; the rest: any.
+// gradient of each. It has memory of its own and an engine for each device. push(): a rank's
+// thread; the rest: any.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -104,7 +104,6 @@ class DeviceSums {
     std::vector<RunPart> parts;
     std::map<std::uint32_t, Waiting> ranks;  // that have come
     int priority = 0;
-    bool leaves = false;  // it is complete
   };
   // What computes on one device.
   struct OnDevice {
@@ -118,7 +117,8 @@ class DeviceSums {
 
   DeviceSums(const schemas::JobSpec& job, std::span<const SumRank> ranks,
              const ops::OpTable& table);
-  base::Status open(base::Clock& clock, const DeviceSumsOptions& options);
+  base::Status open(std::span<const SumRank> ranks, base::Clock& clock,
+                    const DeviceSumsOptions& options);
   base::Result<OnDevice> open_device(base::Device device, base::Clock& clock,
                                      const DeviceSumsOptions& options);
   const store::TreeNode* node_of(std::uint32_t rank) const;
@@ -134,8 +134,7 @@ class DeviceSums {
 
   const store::AdditionTree tree_;
   const ops::OpTable& table_;
-  const base::Status dropped_;  // made beforehand: it tells of missing memory
-  std::set<base::Device> used_;
+  const base::Status dropped_;          // made beforehand: it tells of missing memory
   std::vector<store::TreeNode> nodes_;  // the largest with all their ranks here, and at least two
   storage::Storage storage_;
   ndarray::PreparedKernels kernels_;

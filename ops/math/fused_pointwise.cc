@@ -75,16 +75,17 @@ std::vector<Sample> samples() {
              "act_type=gelu; activation_backward 6 0 1 act_type=relu num_gradients=2; "
              "activation_backward 7 2 act_type=tanh"),
   };
-  list.push_back(sample("numbers beside tensors", 4,
-                        "multiply 0 1; multiply 2 2; add 4 5; divide 6 1; subtract 3 7; multiply "
-                        "8 0"));
-  list.back().attributes["numbers"] = "(1, 3)";
-  list.push_back(sample("numbers of numbers", 3, "divide 1 2; sqrt 3; multiply 4 0; add 5 1"));
-  list.back().attributes["numbers"] = "(1, 2)";
-  for (std::size_t i = list.size() - 2; i < list.size(); ++i) {
-    list[i].inputs[1] = Shape{};
-    list[i].inputs[i + 1 == list.size() ? 2 : 3] = Shape{};
-  }
+  const auto with_numbers = [](Sample one, const Shape& numbers) {
+    one.attributes["numbers"] = numbers.to_string();
+    for (const std::int64_t k : numbers.dims()) one.inputs[static_cast<std::size_t>(k)] = Shape{};
+    return one;
+  };
+  list.push_back(with_numbers(sample("numbers beside tensors", 4,
+                                     "multiply 0 1; multiply 2 2; add 4 5; divide 6 1; subtract 3 "
+                                     "7; multiply 8 0"),
+                              {1, 3}));
+  list.push_back(with_numbers(
+      sample("numbers of numbers", 3, "divide 1 2; sqrt 3; multiply 4 0; add 5 1"), {1, 2}));
   for (Sample& each : list) each.gradient = false;
   // gelu as many write it: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))).
   list.push_back(sample("gelu by tanh, large", 1,
@@ -114,10 +115,9 @@ OpDef definition() {
       "tensors or with a number, add_n, negate, square, sqrt, exp, log, clip, activation, "
       "leaky_relu but prelu, silu, copy, stop_gradient, and the gradients of these; at most 32, "
       "with at most 16 operands each. All tensors have one shape and one floating dtype, but the "
-      "inputs "
-      "listed in `numbers` are 0-d; the last step's result is the output. When a network is bound, "
-      "neighbouring element-wise operators "
-      "become such chains by themselves, so nobody needs to write one. The bits are those of the "
+      "inputs listed in `numbers` are 0-d; the last step's result is the output. When a network is "
+      "bound, neighbouring element-wise operators become such chains by themselves, so nobody "
+      "needs to write one. The bits are those of the "
       "operators one by one, but tensors of 16 bits are rounded once, behind the last step. It has "
       "no gradient.";
   op.params = {

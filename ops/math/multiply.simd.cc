@@ -5,6 +5,19 @@
 #include "ops/support/flat_kernel.h"
 #include "ops/table.h"
 
+#ifndef TROUPE_MULTIPLY_ALIKE
+#define TROUPE_MULTIPLY_ALIKE
+namespace troupe::ops {
+
+/// Nothing repeats: as many elements everywhere, in one order.
+inline bool alike(const OpCall& call) {
+  const std::int64_t elements = call.outputs[0].shape.elements();
+  return call.inputs[0].shape.elements() == elements && call.inputs[1].shape.elements() == elements;
+}
+
+}  // namespace troupe::ops
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/math/multiply.simd.cc"
 #include <hwy/foreach_target.h>
@@ -65,8 +78,7 @@ base::Status run_scaled(const OpCall& call, const KernelContext& context) {
 }
 
 base::Status run_multiply(const OpCall& call, const KernelContext& context) {
-  const bool equal = call.inputs[0].shape == call.inputs[1].shape;
-  return equal ? run_elements<MultiplyElements>(call, context) : run_scaled(call, context);
+  return alike(call) ? run_elements<MultiplyElements>(call, context) : run_scaled(call, context);
 }
 
 }  // namespace troupe::ops::HWY_NAMESPACE
@@ -84,8 +96,8 @@ base::Status run(const OpCall& call, const KernelContext& context) {
 }
 
 base::Status accepts(const OpCall& call) {
+  if (alike(call)) return {};
   const base::Shape &lhs = call.inputs[0].shape, &rhs = call.inputs[1].shape;
-  if (lhs == rhs) return {};
   const BroadcastWalk walk = broadcast_walk(call.outputs[0].shape, lhs, rhs);
   const auto inner = static_cast<std::size_t>(walk.rank - 1);
   if (walk.stride_a[inner] + walk.stride_b[inner] == 1) return {};

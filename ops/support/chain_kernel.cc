@@ -166,7 +166,7 @@ class ChainKernel final : public Kernel {
     for (PointwiseStep& step : chain.steps) kernel->steps_.push_back({std::move(step)});
     kernel->places_ = plan_places(kernel->inputs_, kernel->steps_);
     TROUPE_TRY(kernel->choose(call, form));
-    TROUPE_TRY(kernel->prepare_steps(call, form));
+    TROUPE_TRY(kernel->prepare_steps(call));
     kernel->name_ = kernel->describe(name);
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
@@ -204,11 +204,11 @@ class ChainKernel final : public Kernel {
   /// Makers of the steps' kernels, and from them the size of blocks and who takes them.
   Status choose(const OpCall& call, ChainForm form) {
     bool together = false;
-    for (PlannedStep& planned : steps_) {
-      OpCall step = call_on_rows(call, planned, std::max<std::int64_t>(count_, 1), call.team);
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      OpCall step = call_on_rows(call, i, std::max<std::int64_t>(count_, 1), call.team);
       step.reference_only = form == ChainForm::reference;
-      TROUPE_TRY_ASSIGN(planned.maker, step_maker(step, form));
-      together = together || planned.maker->name == kLeader;
+      TROUPE_TRY_ASSIGN(steps_[i].maker, step_maker(step, form));
+      together = together || steps_[i].maker->name == kLeader;
     }
     if (form == ChainForm::device) {
       block_ = std::max<std::int64_t>(count_, 1);
@@ -233,24 +233,20 @@ class ChainKernel final : public Kernel {
     return std::min(bytes / wide_size(), most);
   }
 
-  Status prepare_steps(const OpCall& call, ChainForm form) {
+  Status prepare_steps(const OpCall& call) {
     const std::int64_t rest = count_ % block_;
-    for (PlannedStep& planned : steps_) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
       const auto prepare = [&](std::int64_t elements) -> Result<std::shared_ptr<const Kernel>> {
-        const OpCall rows = call_on_rows(call, planned, elements, step_team_);
-        auto made = planned.maker->prepare(rows);
-        if (made.status().code() == Errc::unimplemented && form != ChainForm::device) {
-          made = ops::prepare(rows);  // of one element, say, where broadcasting looks otherwise
-        }
-        TROUPE_TRY_ASSIGN(std::shared_ptr<const Kernel> kernel, std::move(made));
+        TROUPE_TRY_ASSIGN(std::shared_ptr<const Kernel> kernel,
+                          steps_[i].maker->prepare(call_on_rows(call, i, elements, step_team_)));
         step_scratch_ = std::max(step_scratch_, aligned(kernel->scratch_bytes()));
         return kernel;
       };
       if (count_ >= block_) {
-        TROUPE_TRY_ASSIGN(planned.whole, prepare(block_));
+        TROUPE_TRY_ASSIGN(steps_[i].whole, prepare(block_));
       }
       if (rest > 0) {
-        TROUPE_TRY_ASSIGN(planned.rest, prepare(rest));
+        TROUPE_TRY_ASSIGN(steps_[i].rest, prepare(rest));
       }
     }
     return {};
@@ -277,17 +273,18 @@ class ChainKernel final : public Kernel {
     return is_number_[operand] ? Shape{} : Shape{elements};
   }
 
-  /// The step's call on rows of `elements`.
-  OpCall call_on_rows(const OpCall& chain, const PlannedStep& planned, std::int64_t elements,
+  /// A step's call on rows of `elements`.
+  OpCall call_on_rows(const OpCall& chain, std::size_t index, std::int64_t elements,
                       int team) const {
+    const PointwiseStep& step = steps_[index].step;
+    const auto describe = [&](std::size_t value) {
+      return TensorDesc{dtype_of(value), shape_of(value, elements), {}, false};
+    };
     OpCall call;
-    call.op = planned.step.op;
-    call.params = planned.step.params;
-    for (const std::size_t operand : planned.step.operands) {
-      call.inputs.push_back({dtype_of(operand), shape_of(operand, elements), {}, false});
-    }
-    const auto value = inputs_ + static_cast<std::size_t>(&planned - steps_.data());
-    call.outputs = {{dtype_of(value), shape_of(value, elements), {}, false}};
+    call.op = step.op;
+    call.params = step.params;
+    for (const std::size_t operand : step.operands) call.inputs.push_back(describe(operand));
+    call.outputs = {describe(inputs_ + index)};
     call.device = chain.device;
     call.team = team;
     return call;
