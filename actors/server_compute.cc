@@ -209,7 +209,7 @@ void ServerCompute::run(WriteManifest write) {
 void ServerCompute::run(RemoveCheckpoint remove) {
   // Where the coordinator keeps copies, it says what may go: this may be the only whole one.
   if (job_.start.copied) return;
-  engine_->push({"remove checkpoint", {}, {}, {{}, engine::LaneKind::copy}, 0},
+  engine_->push({"remove checkpoint", {}, {}, engine::kHostCopyLane, 0},
                 [this, remove](engine::RunContext&) {
                   checkpoints_.remove(remove.step);
                   return base::Status();

@@ -9,12 +9,6 @@ namespace troupe::actors {
 
 using ndarray::NDArray;
 
-namespace {
-
-constexpr engine::Lane kCopyLane{{}, engine::LaneKind::copy};
-
-}  // namespace
-
 WorkerStore::WorkerStore(std::uint32_t rank, const schemas::JobSpec& spec,
                          ndarray::Runtime& runtime, Post post)
     : rank_(rank), spec_(spec), runtime_(runtime), arrivals_(runtime), post_(std::move(post)) {}
@@ -41,7 +35,7 @@ base::Status WorkerStore::set_updater(const store::UpdateRule& rule) {
 void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::PushInfo& info) {
   const engine::Variable reads[] = {gradient.variable()};
   runtime_.engine.push_async(
-      {"push", reads, {}, kCopyLane, info.priority},
+      {"push", reads, {}, engine::kHostCopyLane, info.priority},
       [this, key, gradient, info](engine::RunContext&, engine::Completion completion) {
         base::Status failure;
         {

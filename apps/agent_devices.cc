@@ -59,6 +59,12 @@ base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceL
                      inventory.problem);
 }
 
+std::size_t distinct_gpus(const std::vector<schemas::GpuOffer>& gpus) {
+  std::set<std::uint32_t> indices;
+  for (const schemas::GpuOffer& gpu : gpus) indices.insert(gpu.index);
+  return indices.size();
+}
+
 std::string gpus_text(const std::vector<schemas::GpuOffer>& gpus) {
   std::string text;
   std::set<std::uint32_t> told;

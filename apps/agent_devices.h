@@ -3,6 +3,7 @@
 // any thread.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ namespace troupe::apps {
 base::Result<std::vector<schemas::GpuOffer>> gpu_slots_of(const cluster::DeviceList& list,
                                                           const gpu::Inventory& inventory);
 
+/// How many GPUs these slots are on.
+std::size_t distinct_gpus(const std::vector<schemas::GpuOffer>& gpus);
 /// "GPU 0: NVIDIA H100 80GB HBM3, 79.2 GiB; GPU 1: ...", each GPU once.
 std::string gpus_text(const std::vector<schemas::GpuOffer>& gpus);
 

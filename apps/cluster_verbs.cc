@@ -179,6 +179,11 @@ base::Status set_devices(const ProcessVerb& verb, cluster::AgentOptions& options
     }
     base::log_info("offers {}: {}", control::offer_text(options.slots, options.gpus.size()),
                    gpus_text(options.gpus));
+    if (const std::size_t count = distinct_gpus(options.gpus); count < options.gpus.size()) {
+      base::log_warn("{} on {}: jobs that share one need memory.device_limit",
+                     base::format_counted(options.gpus.size(), "slot"),
+                     base::format_counted(count, "GPU"));
+    }
   }
   const unsigned cores = std::thread::hardware_concurrency();
   if (cores > 0 && options.slots + options.gpus.size() > cores) {

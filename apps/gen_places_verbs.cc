@@ -43,12 +43,14 @@ cluster::DeviceList devices_of(const PlaceOptions& options) {
   return cluster::parse_device_list(options.devices).value();
 }
 
-/// The files of a folder of deploy/, without its name. Each slot has a processor: a worker on a GPU
-/// reads its samples on one.
+/// Of a slot on a GPU: its worker's threads read, issue and push while others decode samples.
+constexpr std::size_t kGpuCpus = 4;
+
+/// The files of a folder of deploy/, without its name.
 std::vector<MadeFile> place_files(std::string_view folder, const PlaceOptions& options) {
   std::vector<MadeFile> files = files_of(deploy_files(), folder);
   const cluster::DeviceList list = devices_of(options);
-  const std::size_t cpus = list.cpu_slots + list.gpus.size();
+  const std::size_t cpus = list.cpu_slots + kGpuCpus * list.gpus.size();
   for (MadeFile& file : files) {
     file.name.erase(0, folder.size());
     file.text = replaced(file.text, kDevices, options.devices);

@@ -300,6 +300,8 @@ void read_workers(Section section, schemas::WorkersSpec& workers) {
   const bool known = read_worker_devices(section, workers);
   section.read("threads", workers.threads, IntegerRange{1, schemas::kThreadsMax});
   read_size(section, "memory", workers.memory);
+  section.read("gpu_graphs", workers.gpu_graphs);
+  section.read("gpu_sums", workers.gpu_sums);
   if (known && workers.memory != 0 && workers.device == schemas::WorkerDevice::cpu) {
     section.fail("memory", "is of GPUs; workers.devices = \"gpu:N\" asks for them");
   }

@@ -24,16 +24,18 @@
 namespace {
 
 /// OpenMP's runtime has read its variables before main, and some of them make prepared kernels
-/// hang: the program starts once more without them. Returns when there are none, or on failure.
-void restart_without_openmp_variables(char** arguments) {
-  const std::vector<std::string> found = troupe::base::openmp_variables();
+/// hang: the program starts once more without them, and without those that change arithmetic.
+/// Returns when there are none, or on failure.
+void restart_without_steering(char** arguments) {
+  const std::vector<std::string> found = troupe::base::steering_variables();
   if (found.empty()) return;
   std::string names;
   for (const std::string& entry : found) {
     names.append(" ").append(entry, 0, entry.find('='));
   }
-  troupe::base::log_info("restarting without{}: threads come from the job file", names);
-  std::vector<std::string> kept = troupe::base::environment_without_openmp();
+  troupe::base::log_info("restarting without{}: threads and arithmetic come from the job file",
+                         names);
+  std::vector<std::string> kept = troupe::base::environment_without_steering();
   std::vector<char*> environment;
   for (std::string& entry : kept) environment.push_back(entry.data());
   environment.push_back(nullptr);
@@ -111,8 +113,9 @@ int main(int count, char** arguments) {
   catch_faults();  // sanitizers have handlers of their own
 #endif
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond a limit on file sizes fails like any other
-  restart_without_openmp_variables(arguments);
+  restart_without_steering(arguments);
   const troupe::base::Environment environment = troupe::base::read_environment();
+  troupe::base::order_gpus_by_bus();
   troupe::ops::jit::set_kernel_cache(environment.kernel_cache);
   troupe::apps::Console console(std::cout, std::cerr, troupe::apps::console_options(environment));
   troupe::apps::Context context(console, environment);

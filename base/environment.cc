@@ -31,18 +31,19 @@ std::string kernel_cache() {
   return folder + "/troupe/kernels";
 }
 
-bool steers_openmp(std::string_view entry) {
-  constexpr std::string_view kPrefixes[] = {"OMP_", "GOMP_", "KMP_"};
+bool steers(std::string_view entry) {
+  constexpr std::string_view kPrefixes[] = {"OMP_", "GOMP_", "KMP_",
+                                            "NVIDIA_TF32_OVERRIDE=", "CUBLAS_EMULAT"};
   // How long threads of a team spin before they sleep changes no team: it is their caller's to say.
   constexpr std::string_view kWaiting[] = {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT=", "KMP_BLOCKTIME="};
   const auto begins = [entry](std::string_view name) { return entry.starts_with(name); };
   return std::ranges::any_of(kPrefixes, begins) && std::ranges::none_of(kWaiting, begins);
 }
 
-std::vector<std::string> variables(bool openmp) {
+std::vector<std::string> variables(bool steering) {
   std::vector<std::string> result;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    if (steers_openmp(*entry) == openmp) result.emplace_back(*entry);
+    if (steers(*entry) == steering) result.emplace_back(*entry);
   }
   return result;
 }
@@ -61,11 +62,20 @@ Environment read_environment() {
   return result;
 }
 
-std::vector<std::string> openmp_variables() {
+void order_gpus_by_bus() {
+  ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
+}
+
+std::optional<std::string> visible_gpus() {
+  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::vector<std::string> steering_variables() {
   return variables(true);
 }
 
-std::vector<std::string> environment_without_openmp() {
+std::vector<std::string> environment_without_steering() {
   return variables(false);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that reads environment variables. Call before other threads start.
+// The only file that reads environment variables, and that sets one. Call before other threads
+// start.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,11 +25,19 @@ struct Environment {
 /// Reads the process's environment.
 Environment read_environment();
 
-/// The process's variables "NAME=value" that would steer an OpenMP runtime (OMP_*, GOMP_*, KMP_*).
-/// libgomp reads them before main, and some make prepared kernels hang.
-std::vector<std::string> openmp_variables();
+/// Lets CUDA number GPUs by their places on the bus, as nvidia-smi does, unless CUDA_DEVICE_ORDER
+/// says otherwise. Before the first call of CUDA.
+void order_gpus_by_bus();
+/// CUDA_VISIBLE_DEVICES, by which people and schedulers choose and number the GPUs of a process;
+/// nothing where it is not set.
+std::optional<std::string> visible_gpus();
+
+/// The process's variables "NAME=value" that would steer an OpenMP runtime (OMP_*, GOMP_*, KMP_*),
+/// which libgomp reads before main, and some of which make prepared kernels hang; and those that
+/// change the arithmetic of NVIDIA's libraries behind the back of the numeric class.
+std::vector<std::string> steering_variables();
 
 /// The process's environment without those: what a child process gets.
-std::vector<std::string> environment_without_openmp();
+std::vector<std::string> environment_without_steering();
 
 }  // namespace troupe::base

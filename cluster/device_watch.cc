@@ -43,6 +43,7 @@ void show_sample(const DeviceRows& rows, const DeviceSample& sample) {
   rows.value(family("troupe_device_uncorrectable_errors_total"), sample.uncorrectable_errors);
   rows.value(family("troupe_device_correctable_errors_total"), sample.correctable_errors);
   rows.value(family("troupe_device_row_remap_failed"), sample.rows_not_replaced);
+  rows.value(family("troupe_device_row_remap_pending"), sample.rows_await_reset);
 }
 
 }  // namespace
@@ -114,8 +115,10 @@ void DeviceWatch::show(monitoring::Scrape& scrape) const {
   const base::MutexLock lock(mutex_);
   for (const Watched& each : watched_) {
     const DeviceRows rows(scrape, each.device);
-    rows.value(family("troupe_device_memory_total_bytes"),
-               std::optional(each.device.facts.memory_bytes));
+    const bool told = each.sample && each.sample->memory_total_bytes;
+    rows.value(
+        family("troupe_device_memory_total_bytes"),
+        told ? each.sample->memory_total_bytes : std::optional(each.device.facts.memory_bytes));
     if (!each.sample) continue;
     rows.value(family("troupe_device_in_service"), std::optional(each.health.ok()));
     show_sample(rows, *each.sample);

@@ -59,7 +59,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> child_environment(const std::vector<std::string>& extra) {
-  std::vector<std::string> out = base::environment_without_openmp();
+  std::vector<std::string> out = base::environment_without_steering();
   for (const std::string& entry : extra) {
     const std::string_view name = std::string_view(entry).substr(0, entry.find('=') + 1);
     std::erase_if(out,

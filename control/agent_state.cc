@@ -20,6 +20,11 @@ namespace {
 /// Tries to join that fail for the same reason are told so often.
 constexpr std::uint64_t kRemindMs = 30'000;
 
+/// "process 77", for sentences that say that it is still there.
+std::string process_text(bool started, std::int64_t pid) {
+  return started ? fmt::format("process {}", pid) : "a process that is starting";
+}
+
 }  // namespace
 
 AgentState::AgentState(schemas::AgentHello hello, const base::Limits& limits)
@@ -29,7 +34,7 @@ std::vector<AgentState::Effect> AgentState::handle(const Event& event) {
   if (ended_) return {};
   std::visit([this](const auto& what) { on(what); }, event);
   TROUPE_CHECK(begun_ || effects_.empty(), "what has not begun does nothing");
-  if (leave_at_ms_ && children_.empty() && placing_.empty()) leave_in_order();
+  if (leave_at_ms_ && alone() && placing_.empty()) leave_in_order();
   greet_if_alone();
   end_if_alone();
   return std::exchange(effects_, {});
@@ -107,7 +112,10 @@ void AgentState::on(const CoordinatorUp& up) {
   if (up.join != joins_ || link_ != Link::making) return;
   link_ = Link::up;
   std::map<std::string, std::size_t> left;
-  for (const auto& [process, child] : children_) ++left[process.job];
+  for (auto& [process, child] : children_) {
+    child.unknown = true;
+    ++left[process.job];
+  }
   for (const auto& [job, processes] : left) {
     emit(Note{true, fmt::format("the coordinator does not know this agent's job {} any more: its "
                                 "processes here ({}) end",
@@ -116,11 +124,47 @@ void AgentState::on(const CoordinatorUp& up) {
   stop_all();
 }
 
-/// An agent offers its slots when nothing uses them.
+/// A process that is killed is soon gone, unless it hangs in the kernel: in a driver, on a dead
+/// file system. Nobody knows when that ends. Half of stop_grace_ms after the kill, which comes
+/// after a quarter of it: a coordinator that is greeted so late still waits, by request_ms.
+bool AgentState::stays(const Child& child) const {
+  return child.killed_ms && now_ms_ >= *child.killed_ms + limits_.stop_grace_ms / 2;
+}
+
+/// Whether no child is left that is waited for.
+bool AgentState::alone() const {
+  return std::all_of(children_.begin(), children_.end(),
+                     [this](const auto& entry) { return stays(entry.second); });
+}
+
+/// As hello_ has it, but without what children may still use that the coordinator knows nothing of.
+schemas::AgentOffer AgentState::offer() const {
+  schemas::AgentOffer offer{hello_.withheld, hello_.lost_gpus};
+  for (const auto& [process, child] : children_) {
+    if (!child.unknown || process.actor.role == Role::parameter_server) continue;  // has no slot
+    if (child.gpus.empty()) offer.slots_kept += static_cast<std::uint32_t>(child.ranks.size());
+    for (const std::uint32_t index : child.gpus) {
+      const auto same = [index](const schemas::LostGpu& gpu) { return gpu.index == index; };
+      if (std::ranges::any_of(offer.lost_gpus, same)) continue;
+      offer.lost_gpus.push_back({index, "still used by " + process_text(child.started, child.pid)});
+    }
+  }
+  return offer;
+}
+
+/// An agent offers its slots when nothing uses them; for what does not end it keeps some back.
 void AgentState::greet_if_alone() {
-  if (leaving_ || link_ != Link::up || !children_.empty()) return;
+  if (leaving_ || link_ != Link::up || !alone()) return;
   link_ = Link::greeted;
-  tell(hello_);
+  if (!children_.empty()) {
+    emit(Note{true, fmt::format("joins though these do not end, and keeps back what they use: {}",
+                                names_of_children())});
+  }
+  schemas::AgentOffer now = offer();
+  schemas::AgentHello hello = hello_;
+  hello.lost_gpus = std::move(now.lost_gpus);
+  hello.slots_kept = now.slots_kept;
+  tell(std::move(hello));
 }
 
 void AgentState::on(const CoordinatorSaid& said) {
@@ -154,7 +198,7 @@ void AgentState::on(const CoordinatorLost& lost) {
 /// limit.
 void AgentState::on(const StopRequested&) {
   if (leaving_ && leaving_->ok()) return;
-  const bool busy = !children_.empty() || !placing_.empty();
+  const bool busy = !alone() || !placing_.empty();
   const bool waits = !leaving_ && !leave_at_ms_ && link_ == Link::welcomed && busy;
   if (!waits) return leave_in_order();
   const std::string text = "the agent was asked to end";
@@ -175,23 +219,23 @@ void AgentState::leave_in_order() {
 }
 
 /// Greetings have it, too, for the coordinators that this agent meets later.
-void AgentState::on(const OfferChanged& offer) {
-  const bool slots = offer.withheld != hello_.withheld;
-  const bool gpus = offer.lost_gpus != hello_.lost_gpus;
+void AgentState::on(const OfferChanged& changed) {
+  const bool slots = changed.withheld != hello_.withheld;
+  const bool gpus = changed.lost_gpus != hello_.lost_gpus;
   if (!slots && !gpus) return;
-  hello_.withheld = offer.withheld;
-  hello_.lost_gpus = offer.lost_gpus;
+  hello_.withheld = changed.withheld;
+  hello_.lost_gpus = changed.lost_gpus;
   if (slots) {
-    emit(Note{!offer.withheld.empty(), offer.withheld.empty()
-                                           ? "offers its slots again"
-                                           : "offers no slots any more: " + offer.withheld});
+    emit(Note{!changed.withheld.empty(), changed.withheld.empty()
+                                             ? "offers its slots again"
+                                             : "offers no slots any more: " + changed.withheld});
   }
   if (gpus) {
-    emit(Note{!offer.lost_gpus.empty(), offer.lost_gpus.empty()
-                                            ? "offers all its GPUs again"
-                                            : "offers no more: " + lost_text(offer.lost_gpus)});
+    emit(Note{!changed.lost_gpus.empty(), changed.lost_gpus.empty()
+                                              ? "offers all its GPUs again"
+                                              : "offers no more: " + lost_text(changed.lost_gpus)});
   }
-  tell(schemas::AgentOffer{offer.withheld, offer.lost_gpus});
+  tell(offer());
 }
 
 void AgentState::on_message(const schemas::AgentWelcome& welcome) {
@@ -202,11 +246,11 @@ void AgentState::on_message(const schemas::AgentWelcome& welcome) {
                                offer_text(hello_.slots, hello_.gpus.size()))});
 }
 
-/// Refused. Where the name is in use, that may be this agent's own, before it was started anew,
-/// whose link is not given up yet: it tries again (decision 0005). One that the coordinator has
-/// given up, or whose children took so long to end that the coordinator has heard nothing, is
-/// welcome again. For all else the agent leaves; one that is turned away with children gives them a
-/// grace.
+/// Refused. Where the name or a GPU is in use, that may be by this agent itself, before it was
+/// started anew, whose link is not given up yet: it tries again (decision 0005). One that the
+/// coordinator has given up, or whose children took so long to end that the coordinator has heard
+/// nothing, is welcome again. For all else the agent leaves; one that is turned away with children
+/// gives them a grace.
 void AgentState::on_message(const schemas::JobEnd& end) {
   const bool welcome_again = end.code == base::Errc::unavailable ||
                              (end.code == base::Errc::deadline_exceeded && link_ == Link::up);
@@ -229,20 +273,29 @@ void AgentState::tell(schemas::Message message) {
 
 // ---- children ----
 
-/// A command that comes again starts nothing twice.
+/// A command that comes again starts nothing twice. A coordinator that was started anew may number
+/// a run as one of before, of which a process is still there: the next try has another number.
 void AgentState::on_message(const schemas::LaunchProcess& launch) {
   const ProcessKey process{launch.job, launch.generation, launch.actor};
-  if (leaving_ || children_.contains(process)) return;
+  const auto refuse = [&](const std::string& why) {
+    tell(schemas::ProcessExited{launch.job, launch.generation, launch.actor, "not started: " + why,
+                                false});
+  };
+  const auto known = children_.find(process);
+  if (leaving_ || (known != children_.end() && !known->second.unknown)) return;
+  if (known != children_.end()) {
+    return refuse(fmt::format("{} of an earlier run with this number has not ended",
+                              process_text(known->second.started, known->second.pid)));
+  }
   for (const std::uint32_t index : launch.gpus) {
     const auto offered = [index](const schemas::GpuOffer& gpu) { return gpu.index == index; };
     if (std::ranges::any_of(hello_.gpus, offered)) continue;
-    return tell(schemas::ProcessExited{
-        launch.job, launch.generation, launch.actor,
-        fmt::format("not started: agent '{}' does not offer GPU {}", hello_.name, index), false});
+    return refuse(fmt::format("agent '{}' does not offer GPU {}", hello_.name, index));
   }
   Child& child = children_[process];
   child.launch = launch;
   child.ranks = launch.ranks;
+  child.gpus = launch.gpus;
   emit(StartChild{process, launch.gpus});
 }
 
@@ -255,7 +308,7 @@ void AgentState::on_message(const schemas::StopProcesses& wanted) {
 
 void AgentState::on_message(const schemas::ProcessMessage& message) {
   const auto child = find(message);
-  if (child == children_.end()) return;
+  if (child == children_.end() || child->second.unknown) return;
   auto inner = schemas::decode_message(message.message);
   if (!inner.ok()) {
     return emit(Note{true, fmt::format("a message for {} of job {}: {}", message.actor.to_string(),
@@ -334,7 +387,7 @@ void AgentState::on(const ChildNotStarted& failed) {
 /// A child speaks for its own actors. One that does not has failed, and is believed nothing more.
 void AgentState::on(const ChildSaid& said) {
   const auto child = children_.find(said.process);
-  if (child == children_.end()) return;
+  if (child == children_.end() || child->second.unknown) return;
   const std::vector<std::uint32_t>& ranks = child->second.ranks;
   const bool own = said.from == said.process.actor ||
                    (said.from.role == Role::worker &&
@@ -392,13 +445,16 @@ void AgentState::on(const ChildSilent& silent) {
 }
 
 /// A child has ended when it is reaped and everything that it said was read: the cause of its end
-/// is often its last message, and must reach the coordinator before the bare exit.
+/// is often its last message, and must reach the coordinator before the bare exit. One that knows
+/// nothing of the child is told what is there for others again.
 void AgentState::tell_if_ended(const ProcessKey& process) {
   const auto child = children_.find(process);
   if (!child->second.exit || !child->second.silent) return;
   const Exit exit = *child->second.exit;
   const ProcessKey ended = child->first;  // `process` may be a part of the child
+  const bool unknown = child->second.unknown;
   children_.erase(child);
+  if (unknown) return tell(offer());
   tell(schemas::ProcessExited{ended.job, ended.generation, ended.actor, exit.how, exit.clean});
 }
 
@@ -411,6 +467,16 @@ std::string AgentState::name_of(const ProcessKey& process) {
   return fmt::format("job {} generation {}: {}", process.job, process.generation, what);
 }
 
+/// For the log: all of them.
+std::string AgentState::names_of_children() {
+  std::vector<std::string> names;
+  for (const auto& [process, child] : children_) {
+    names.push_back(
+        fmt::format("{}, {}", name_of(process), process_text(child.started, child.pid)));
+  }
+  return fmt::format("{}", fmt::join(names, "; "));
+}
+
 /// The child that the message is for; a worker's is its host process.
 AgentState::Children::iterator AgentState::find(const schemas::ProcessMessage& message) {
   if (message.actor.role != Role::worker) {
@@ -418,7 +484,8 @@ AgentState::Children::iterator AgentState::find(const schemas::ProcessMessage& m
   }
   return std::find_if(children_.begin(), children_.end(), [&](const auto& entry) {
     const std::vector<std::uint32_t>& ranks = entry.second.ranks;
-    return entry.first.job == message.job && entry.first.generation == message.generation &&
+    return !entry.second.unknown && entry.first.job == message.job &&
+           entry.first.generation == message.generation &&
            std::find(ranks.begin(), ranks.end(), message.actor.index) != ranks.end();
   });
 }
@@ -435,6 +502,7 @@ void AgentState::stop(const ProcessKey& process, Child& child, std::uint64_t gra
   // A second wish may shorten the first one's grace, not lengthen it.
   child.kill_at_ms = child.kill_at_ms ? std::min(*child.kill_at_ms, kill_at_ms) : kill_at_ms;
   child.stop_wanted = true;
+  if (grace_ms == 0 && !child.killed_ms) child.killed_ms = now_ms_;
   emit(Note{false, fmt::format("{} is to end within {} ms", name_of(process), grace_ms), true});
   if (child.started) emit(StopChild{process, grace_ms == 0});
 }
@@ -447,8 +515,11 @@ void AgentState::stop_all() {
 /// The Goodbye goes out before the end: without it the coordinator would take the agent for lost
 /// and wait for its link to heal. The link bounds it by limits.goodbye_ms.
 void AgentState::end_if_alone() {
-  if (!leaving_ || !children_.empty() || link_ == Link::closing) return;
+  if (!leaving_ || !alone() || link_ == Link::closing) return;
   ended_ = true;
+  if (!children_.empty()) {
+    emit(Note{true, fmt::format("ends though these do not: {}", names_of_children())});
+  }
   emit(End{*leaving_});
 }
 

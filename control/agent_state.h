@@ -3,7 +3,9 @@
 // coordinator, and again when it has lost it; it starts and stops processes, tells how they ended,
 // and carries messages between them and the coordinator. Asked to end, it first has the coordinator
 // save its jobs and take them away. No process outlives its job, its agent, or for
-// long the link over which it was asked for. Pure: no clock, thread or socket; one owner.
+// long the link over which it was asked for, but one that even SIGKILL does not end: for that
+// nobody waits long, and what it may still use is not offered. Pure: no clock, thread or socket;
+// one owner.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +43,16 @@ class AgentState {
   struct Child {
     schemas::LaunchProcess launch;  // handed over once it has started
     std::vector<std::uint32_t> ranks;
+    std::vector<std::uint32_t> gpus;  // LaunchProcess::gpus
     bool started = false;
     std::int64_t pid = 0;
+    bool unknown = false;      // to the coordinator: it is of an earlier link
     bool stop_wanted = false;  // before it had started, or since
     std::optional<std::uint64_t> kill_at_ms;
-    std::optional<Exit> exit;  // it is reaped
-    bool silent = false;       // everything that it said has been told
-    base::Status hang;         // why the agent itself had to end it
+    std::optional<std::uint64_t> killed_ms;  // for the first time
+    std::optional<Exit> exit;                // it is reaped
+    bool silent = false;                     // everything that it said has been told
+    base::Status hang;                       // why the agent itself had to end it
   };
   using Children = std::map<ProcessKey, Child>;
 
@@ -103,6 +108,9 @@ class AgentState {
   void try_again(std::uint64_t pause_ms, const base::Status& why);
   void leave(const base::Status& why);
   void leave_in_order();
+  bool stays(const Child& child) const;
+  bool alone() const;
+  schemas::AgentOffer offer() const;
   void greet_if_alone();
   void tell(schemas::Message message);
   void carry(const ProcessKey& process, const schemas::ActorId& from,
@@ -110,6 +118,7 @@ class AgentState {
   Children::iterator find(const schemas::ProcessMessage& message);
   Child& child_of(const ProcessKey& process);
   std::string name_of(const ProcessKey& process);
+  std::string names_of_children();
   void stop(const ProcessKey& process, Child& child, std::uint64_t grace_ms);
   void stop_all();
   void tell_if_ended(const ProcessKey& process);

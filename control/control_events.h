@@ -421,7 +421,8 @@ struct UseDenyList {
   std::string pem;
 };
 
-/// End: no child is left. ok: as a person wished; unavailable: the coordinator is gone.
+/// End: no child is left, or none that can be ended. ok: as a person wished; unavailable: the
+/// coordinator is gone.
 using AgentEffect =
     std::variant<Send<ToCoordinator>, Send<ToChild>, JoinCoordinator, LeaveCoordinator, StartChild,
                  StopChild, ProbeFolder, ServePiece, PlaceFiles, DropFiles, UseDenyList, Note, End>;

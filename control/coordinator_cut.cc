@@ -3,9 +3,11 @@
 // jobs leave machines whose agents were asked to end. Machines that get nothing new.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "control/coordinator_state.h"
 
 namespace troupe::control {
@@ -118,7 +120,9 @@ void CoordinatorState::look_at_offer(PeerId peer, Agent& agent) {
   agent.offered_ms = now_ms_;
   const schemas::AgentOffer offer = *std::exchange(agent.offer, std::nullopt);
   note_withheld(peer, offer.withheld);
-  note_lost(peer, offer.lost_gpus);
+  agent.hello.lost_gpus = offer.lost_gpus;
+  note_lost(peer);
+  note_kept(agent, offer.slots_kept);
 }
 
 /// An agent chooses the words, which stand in lists and on terminals. It gets nothing either once
@@ -139,14 +143,32 @@ void CoordinatorState::note_withheld(PeerId peer, const std::string& said) {
 }
 
 /// What runs on a GPU that its agent has lost is not touched: it fails by itself, or ends well.
-void CoordinatorState::note_lost(PeerId peer, const std::vector<schemas::LostGpu>& lost) {
+/// A GPU that a process may use whose run is over counts as lost until that process has ended.
+void CoordinatorState::note_lost(PeerId peer) {
   Agent& agent = agents_.at(peer);
+  std::vector<schemas::LostGpu> lost = agent.hello.lost_gpus;
+  for (const auto& [process, left] : agent.left) {
+    for (const std::uint32_t index : left.gpus)
+      lost.push_back({index, left.name + " may still run"});
+  }
   if (!agent.gpus.lose(lost)) return;
   slots_changed_ = true;
   const std::string text = base::shortened(lost_text(agent.gpus.lost()), kNoteBytesMax);
   emit(Note{!text.empty(),
             text.empty() ? fmt::format("agent '{}' offers all its GPUs again", agent.hello.name)
                          : fmt::format("agent '{}' offers no more: {}", agent.hello.name, text)});
+}
+
+/// An agent that has joined anew may have processes that do not end.
+void CoordinatorState::note_kept(Agent& agent, std::uint32_t slots) {
+  slots = std::min(slots, agent.hello.slots);
+  if (std::exchange(agent.hello.slots_kept, slots) == slots) return;
+  slots_changed_ = true;
+  emit(Note{slots > 0,
+            slots == 0
+                ? fmt::format("agent '{}' keeps none of its slots any more", agent.hello.name)
+                : fmt::format("agent '{}' keeps {}, which processes from before it joined may use",
+                              agent.hello.name, base::format_counted(slots, "slot"))});
 }
 
 /// A run has left its machines in good order: the job waits for others, in its old place of the
@@ -164,7 +186,7 @@ void CoordinatorState::queue_again(Job& job) {
   const std::string from = last.checkpoint.empty() ? "the beginning" : last.checkpoint;
   emit(Note{false, fmt::format("job {} {} and goes on from {}", job.info.id, last.text, from)});
   running_.erase(job.number);
-  use_slots(job.run->plan(), true);
+  give_back_slots(*job.run);
   job.run.reset();
   job.queued_ms = now_ms_;
   pending_.insert(job.number);

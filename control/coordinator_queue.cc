@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's queue: what agents have to give, which jobs get it, and what the others wait
-// for. A slot, of a CPU or a GPU, is one rank's from its job's admission to the end of the run.
+// for. A slot, of a CPU or a GPU, is one rank's from its job's admission to the end of the run, and
+// nobody's where the run has given up a process that may still use it, until that has ended.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,11 +28,12 @@ std::filesystem::path plain_path(const std::string& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-/// "4 worker slots", "4 GPUs with at least 40.0 GiB each".
-std::string wanted_text(const schemas::JobSpec& spec) {
+/// "4 worker slots", "4 GPUs of one model with at least 40.0 GiB each".
+std::string wanted_text(const schemas::JobSpec& spec, bool one_model) {
   const schemas::WorkersSpec& workers = spec.workers;
   if (workers.device == WorkerDevice::cpu) return base::format_counted(spec.ranks(), "worker slot");
   std::string text = base::format_counted(spec.ranks(), "GPU");
+  if (one_model) text += " of one model";
   if (workers.memory == 0) return text;
   text += " with at least " + base::format_bytes(workers.memory);
   return spec.ranks() == 1 ? text : text + " each";
@@ -48,35 +50,59 @@ struct Room {
 /// What agents have to give, in the order in which they joined: a placement depends on nothing
 /// else.
 struct CoordinatorState::Offers {
-  std::vector<SlotOffer> offers;
-  std::vector<PeerId> peers;           // by offer
-  Room cpus;                           // of all agents
-  std::map<std::uint64_t, Room> gpus;  // the same by bytes of memory
-  std::size_t withheld = 0;            // agents that withhold theirs
-  std::string why_withheld;            // the first of them, and why
-  std::size_t lost = 0;                // GPUs that their agents have lost
-  std::string why_lost;                // the first of those agents, and why
+  using Size = std::pair<std::uint64_t, std::string>;  // bytes of memory, and the model
 
-  void add(PeerId peer, const std::string& machine, std::uint32_t slots, std::uint32_t used);
+  std::vector<SlotOffer> offers;
+  std::vector<PeerId> peers;  // by offer
+  Room cpus;                  // of all agents
+  std::map<Size, Room> gpus;
+  std::size_t withheld = 0;  // agents that withhold theirs
+  std::string why_withheld;  // the first of them, and why
+  std::uint64_t kept = 0;    // slots of CPUs that ended runs may still use
+  std::string why_kept;      // the first agent with such slots, and what uses them
+  std::size_t lost = 0;      // GPUs that their agents have lost
+  std::string why_lost;      // the first of those agents, and why
+
+  void add(PeerId peer, const Agent& agent);
   void add(const std::string& machine, const GpuSlots& of_machine);
   Room room_for(const schemas::WorkersSpec& workers) const;
+  std::map<std::string, Room> models_for(const schemas::WorkersSpec& workers) const;
   void take(const RankPlacement& placed);
+  std::string shortage(const schemas::JobSpec& spec) const;
   std::string missing(const schemas::WorkersSpec& workers) const;
 };
 
-void CoordinatorState::Offers::add(PeerId peer, const std::string& machine, std::uint32_t slots,
-                                   std::uint32_t used) {
-  offers.push_back({machine, slots - used});
+std::uint32_t CoordinatorState::Agent::kept() const {
+  std::uint64_t slots = hello.slots_kept;
+  for (const auto& [process, of_process] : left) slots += of_process.slots;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(slots, hello.slots - used));
+}
+
+void CoordinatorState::Offers::add(PeerId peer, const Agent& agent) {
+  const std::uint32_t of_agent = agent.kept();
+  const std::uint32_t free = agent.hello.slots - agent.used - of_agent;
+  offers.push_back({agent.hello.name, free});
   peers.push_back(peer);
-  cpus.all += slots;
-  cpus.free += slots - used;
+  cpus.all += agent.hello.slots - of_agent;
+  cpus.free += free;
+  if (of_agent > 0 && kept == 0) {
+    const auto left = std::find_if(agent.left.begin(), agent.left.end(),
+                                   [](const auto& entry) { return entry.second.slots > 0; });
+    why_kept = fmt::format(
+        "'{}': {} may still run", agent.hello.name,
+        left == agent.left.end() ? "processes from before it joined" : left->second.name);
+  }
+  kept += of_agent;
+  add(agent.hello.name, agent.gpus);
 }
 
 /// To the offer that was added last.
 void CoordinatorState::Offers::add(const std::string& machine, const GpuSlots& of_machine) {
   offers.back().free_gpus = of_machine.free();
-  for (const FreeGpu& gpu : offers.back().free_gpus) ++gpus[gpu.memory_bytes].free;
-  for (const std::uint64_t memory_bytes : of_machine.in_service()) ++gpus[memory_bytes].all;
+  for (const FreeGpu& gpu : offers.back().free_gpus) ++gpus[{gpu.memory_bytes, gpu.model}].free;
+  for (const schemas::GpuOffer& gpu : of_machine.in_service()) {
+    ++gpus[{gpu.memory_bytes, gpu.name}].all;
+  }
   if (of_machine.lost().empty()) return;
   constexpr std::size_t kWordsMax = 256;  // every job that waits may be told
   if (lost == 0) {
@@ -89,11 +115,23 @@ void CoordinatorState::Offers::add(const std::string& machine, const GpuSlots& o
 Room CoordinatorState::Offers::room_for(const schemas::WorkersSpec& workers) const {
   if (workers.device == WorkerDevice::cpu) return cpus;
   Room room;
-  for (auto entry = gpus.lower_bound(workers.memory); entry != gpus.end(); ++entry) {
+  for (const auto& [model, of_model] : models_for(workers)) {
+    room.all += of_model.all;
+    room.free += of_model.free;
+  }
+  return room;
+}
+
+/// GPUs that are large enough, by model.
+std::map<std::string, Room> CoordinatorState::Offers::models_for(
+    const schemas::WorkersSpec& workers) const {
+  std::map<std::string, Room> models;
+  for (auto entry = gpus.lower_bound({workers.memory, ""}); entry != gpus.end(); ++entry) {
+    Room& room = models[entry->first.second];
     room.all += entry->second.all;
     room.free += entry->second.free;
   }
-  return room;
+  return models;
 }
 
 void CoordinatorState::Offers::take(const RankPlacement& placed) {
@@ -107,9 +145,30 @@ void CoordinatorState::Offers::take(const RankPlacement& placed) {
     const auto gpu =
         std::find_if(offer.free_gpus.begin(), offer.free_gpus.end(),
                      [&](const FreeGpu& free) { return free.place == placed.gpu_of_rank[rank]; });
-    --gpus.at(gpu->memory_bytes).free;
+    --gpus.at({gpu->memory_bytes, gpu->model}).free;
     offer.free_gpus.erase(gpu);
   }
+}
+
+/// For people: what the job waits for, and what there is of that.
+std::string CoordinatorState::Offers::shortage(const schemas::JobSpec& spec) const {
+  const Room room = room_for(spec.workers);
+  std::map<std::string, Room> models;
+  if (spec.workers.device == WorkerDevice::gpu) models = models_for(spec.workers);
+  const bool one_model = models.size() > 1 && spec.ranks() > 1 && one_numeric_class(spec);
+  std::string text = fmt::format("waits for {}; ", wanted_text(spec, one_model));
+  if (one_model) {
+    std::vector<std::string> words;
+    for (const auto& [model, of_model] : models) {
+      words.push_back(fmt::format("{} of {} {}", of_model.free, of_model.all, model));
+    }
+    text += fmt::format("free: {}", fmt::join(words, ", "));
+  } else if (spec.ranks() > room.all) {
+    text += fmt::format("all agents together have {}", room.all);
+  } else {
+    text += fmt::format("{} of {} {} free", room.free, room.all, room.free == 1 ? "is" : "are");
+  }
+  return text + missing(spec.workers);
 }
 
 /// For people: what cannot be had, and why.
@@ -119,12 +178,16 @@ std::string CoordinatorState::Offers::missing(const schemas::WorkersSpec& worker
     text = fmt::format("; {} {} none, {}", base::format_counted(withheld, "agent"),
                        withheld == 1 ? "offers" : "offer", why_withheld);
   }
-  if (workers.device != WorkerDevice::gpu) return text;
+  if (workers.device != WorkerDevice::gpu) {
+    if (kept == 0) return text;
+    return text + fmt::format("; {} {} out of service, {}", base::format_counted(kept, "slot"),
+                              kept == 1 ? "is" : "are", why_kept);
+  }
   std::uint64_t too_small = 0, largest = 0;
-  for (const auto& [memory_bytes, room] : gpus) {
-    if (memory_bytes >= workers.memory) break;
+  for (const auto& [size, room] : gpus) {
+    if (size.first >= workers.memory) break;
     too_small += room.all;
-    if (room.all > 0) largest = memory_bytes;
+    if (room.all > 0) largest = size.first;
   }
   if (too_small > 0) {
     text += fmt::format("; {} {} less memory, at most {}", base::format_counted(too_small, "GPU"),
@@ -150,8 +213,7 @@ CoordinatorState::Offers CoordinatorState::all_offers() const {
   }
   for (const auto& [number, peer] : order) {
     const Agent& agent = agents_.at(peer);
-    all.add(peer, agent.hello.name, agent.hello.slots, agent.used);
-    all.add(agent.hello.name, agent.gpus);
+    all.add(peer, agent);
   }
   return all;
 }
@@ -188,23 +250,16 @@ const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& fold
 }
 
 void CoordinatorState::admit(Job& job, Offers& offers) {
-  const schemas::WorkersSpec& workers = job.spec.workers;
-  const std::uint32_t ranks = job.spec.ranks();
   if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
     return defer(job,
                  fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
                              holder->info.id, job.spec.checkpoint.dir));
   }
-  const Room room = offers.room_for(workers);
-  auto placed = ranks <= room.free ? place_ranks(offers.offers, job.spec) : std::nullopt;
-  if (!placed) {
-    return defer(job, fmt::format("waits for {}; ", wanted_text(job.spec)) +
-                          (ranks > room.all ? fmt::format("all agents together have {}", room.all)
-                                            : fmt::format("{} of {} {} free", room.free, room.all,
-                                                          room.free == 1 ? "is" : "are")) +
-                          offers.missing(workers));
-  }
+  const bool enough = job.spec.ranks() <= offers.room_for(job.spec.workers).free;
+  auto placed = enough ? place_ranks(offers.offers, job.spec, job.model) : std::nullopt;
+  if (!placed) return defer(job, offers.shortage(job.spec));
   pending_.erase(job.number);
+  job.model = placed->model;
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
     job.info.phase = schemas::JobPhase::failed;
@@ -254,6 +309,46 @@ void CoordinatorState::use_slots(const RunPlan& plan, bool give_back) {
     }
   }
   slots_changed_ = true;
+}
+
+/// What the run has given up may still be there: its slots are kept, as long as its agent is known.
+void CoordinatorState::give_back_slots(const RunState& run) {
+  use_slots(run.plan(), true);
+  for (const auto& [machine, pid] : run.left_behind()) leave_behind(run.plan(), machine, pid);
+}
+
+void CoordinatorState::leave_behind(const RunPlan& plan, std::uint32_t machine, std::uint64_t pid) {
+  const PeerId peer = plan.peers[machine];
+  const auto agent = agents_.find(peer);
+  if (agent == agents_.end()) return;  // lost by the same event by which the run was over
+  Left left{pid == 0 ? fmt::format("the host process of job {}", plan.job)
+                     : fmt::format("process {} of job {}", pid, plan.job)};
+  for (std::size_t rank = 0; rank < plan.placement.machine_of_rank.size(); ++rank) {
+    if (plan.placement.machine_of_rank[rank] != machine) continue;
+    if (plan.gpu_of_rank.empty()) {
+      ++left.slots;
+    } else {
+      left.gpus.push_back(plan.gpu_of_rank[rank].index);
+    }
+  }
+  emit(Note{true, fmt::format("agent '{}' keeps {} until {} has ended", agent->second.hello.name,
+                              offer_text(left.slots, left.gpus.size()), left.name)});
+  const schemas::ActorId host{schemas::Role::device_server, machine};
+  agent->second.left[{plan.job, plan.placement.generation, host}] = std::move(left);
+  note_lost(peer);
+}
+
+/// A process that its run had given up has ended after all.
+void CoordinatorState::note_ended(PeerId peer, const schemas::ProcessExited& exited) {
+  Agent& agent = agents_.at(peer);
+  const auto left = agent.left.find({exited.job, exited.generation, exited.actor});
+  if (left == agent.left.end()) return;
+  emit(Note{false, fmt::format("agent '{}' offers {} again: {} has ended", agent.hello.name,
+                               offer_text(left->second.slots, left->second.gpus.size()),
+                               left->second.name)});
+  agent.left.erase(left);
+  slots_changed_ = true;
+  note_lost(peer);
 }
 
 }  // namespace troupe::control

@@ -206,6 +206,7 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
                        hello.name, hello.slots, kSlotsMax);
   }
   TROUPE_TRY(check_gpus(hello.name, hello.gpus));
+  TROUPE_TRY(check_uuids(hello));
   if (!hello.http_address.empty()) {
     const auto known = peers_.find(peer);
     TROUPE_CHECK(known != peers_.end(), "who speaks is linked");
@@ -216,6 +217,27 @@ base::Status CoordinatorState::check_agent(PeerId peer, const schemas::AgentHell
   if (agents_.size() - (yields ? 1 : 0) >= options_.limits.agents_max) {
     return base::error(Errc::resource_exhausted, "limits.agents_max {} reached",
                        options_.limits.agents_max);
+  }
+  return {};
+}
+
+/// Two agents of one machine would give each its GPUs to jobs of their own. That one whose link is
+/// cut may live, and be the same under its name of before: who is refused tries again.
+base::Status CoordinatorState::check_uuids(const schemas::AgentHello& hello) const {
+  std::map<std::string, std::uint32_t> own;
+  for (const schemas::GpuOffer& gpu : hello.gpus) {
+    if (!gpu.uuid.empty()) own.emplace(gpu.uuid, gpu.index);
+  }
+  for (const auto& [peer, other] : agents_) {
+    if (other.hello.name == hello.name) continue;
+    for (const schemas::GpuOffer& gpu : other.hello.gpus) {
+      const auto same = own.find(gpu.uuid);
+      if (same == own.end()) continue;
+      return base::error(Errc::already_exists,
+                         "agent '{}' offers GPU {} ({}), which agent '{}' offers as its GPU {}{}",
+                         hello.name, same->second, gpu.uuid, other.hello.name, gpu.index,
+                         other.cut ? "; that one's link, which is cut, may heal" : "");
+    }
   }
   return {};
 }
@@ -237,6 +259,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
   if (older != agents_.end()) give_up(older->first, "its link was cut, and it has joined anew");
   Agent& agent = agents_[peer] = Agent{hello, next_agent_, GpuSlots(hello.gpus)};
   agent.hello.withheld.clear();
+  agent.hello.slots_kept = 0;
   slots_changed_ = true;
   emit(Send<PeerId>{
       peer, schemas::AgentWelcome{static_cast<std::uint32_t>(next_agent_), options_.version}});
@@ -249,7 +272,8 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentHello& hello)
                         hello.numeric_class.to_string()),
             true});
   note_withheld(peer, hello.withheld);
-  note_lost(peer, hello.lost_gpus);
+  note_lost(peer);
+  note_kept(agent, hello.slots_kept);
   ++next_agent_;
 }
 
@@ -294,6 +318,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   TROUPE_TRY(check_words(spec));
   std::uint64_t generation = 1;
   EarlierRuns earlier;
+  std::string model;
   Job* same = find(id);
   if (same != nullptr) {
     const schemas::JobPhase phase = shown(*same).phase;
@@ -309,6 +334,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
     // It failed or was stopped: the same command goes on from its checkpoint. Or it was repaired.
     generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
     if (same->text == request.job_text) earlier = all_runs(*same);
+    model = same->model;
     forget(*same);
   }
   TROUPE_TRY(make_room());
@@ -322,6 +348,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   job.info.name = spec.name;
   job.generation = generation;
   job.earlier = earlier;
+  job.model = model;
   job.spec = std::move(spec);
   job.submitted_ms = job.queued_ms = now_ms_;
   job.owner = access_.name_of(caller_of(peer));
@@ -387,6 +414,7 @@ void CoordinatorState::refuse(PeerId peer) {
 void CoordinatorState::hand_to_run(PeerId peer, const std::string& id, std::uint64_t generation,
                                    const AgentReport& report) {
   if (!agents_.contains(peer)) return refuse(peer);
+  if (const auto* exited = std::get_if<schemas::ProcessExited>(&report)) note_ended(peer, *exited);
   Job* job = find(id);
   if (job != nullptr && job->run && !job->run->over() &&
       generation == job->run->plan().placement.generation) {
@@ -430,7 +458,7 @@ void CoordinatorState::settle(Job& job) {
   if (!job.ended_ms) {
     job.ended_ms = now_ms_;
     emit(JobFinished{shown(job).phase});
-    if (running_.erase(job.number) > 0) use_slots(job.run->plan(), true);
+    if (running_.erase(job.number) > 0) give_back_slots(*job.run);
   }
   const std::string uncut = job.run ? job.run->uncut() : "";
   for (const auto& [peer, saved] : job.waiting) {

@@ -89,11 +89,18 @@ class CoordinatorState {
     std::uint64_t heard_ms = 0;
     bool dropped = false;
   };
+  /// A host process whose run is over, and which may still be there.
+  struct Left {
+    std::string name;                 // "process 77 of job x"
+    std::uint32_t slots = 0;          // of CPUs, which it may use
+    std::vector<std::uint32_t> gpus;  // the same, by index
+  };
   struct Agent {
-    schemas::AgentHello hello;
-    std::uint64_t number = 0;  // in order of joining
+    schemas::AgentHello hello;  // with its newest word on what it withholds
+    std::uint64_t number = 0;   // in order of joining
     GpuSlots gpus;
     std::uint32_t used = 0;                    // of hello.slots
+    std::map<ProcessKey, Left> left;           // each has one slot or more that nobody else gets
     bool cut = false;                          // its link is, and may heal
     bool leaving = false;                      // it was asked to end: it gets nothing new
     std::string said;                          // why it withholds its slots, if it does
@@ -101,6 +108,8 @@ class CoordinatorState {
     std::optional<schemas::AgentOffer> offer;  // one that came soon after that, and waits
     /// Whether it gets something new.
     bool offers() const { return !cut && !leaving && hello.withheld.empty(); }
+    /// Of hello.slots: not used, and nobody gets them.
+    std::uint32_t kept() const;
   };
   using Agents = std::map<PeerId, Agent>;
   /// A job's runs before the one at hand, as far as this coordinator knows them.
@@ -120,6 +129,7 @@ class CoordinatorState {
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
     EarlierRuns earlier;
+    std::string model;   // of its last run's GPUs: on others its checkpoints may be refused
     bool moved = false;  // the run at hand goes on elsewhere, as the coordinator wanted
     std::uint64_t submitted_ms = 0;
     std::uint64_t queued_ms = 0;            // since when it has waited for machines
@@ -199,6 +209,7 @@ class CoordinatorState {
   bool awaits(PeerId peer) const;
   Agents::const_iterator agent_named(const std::string& name) const;
   base::Status check_agent(PeerId peer, const schemas::AgentHello& hello) const;
+  base::Status check_uuids(const schemas::AgentHello& hello) const;
   base::Status check_holder(PeerId peer, const schemas::AgentHello& hello) const;
   Caller caller_of(PeerId peer) const;
   /// Whether the peer may; if not, it is told and dropped.
@@ -210,7 +221,8 @@ class CoordinatorState {
   void note_change(PeerId peer, std::string what);
   void look_at_offer(PeerId peer, Agent& agent);
   void note_withheld(PeerId peer, const std::string& said);
-  void note_lost(PeerId peer, const std::vector<schemas::LostGpu>& lost);
+  void note_lost(PeerId peer);
+  void note_kept(Agent& agent, std::uint32_t slots);
   base::Status note_stop(PeerId peer, Job& job, bool checkpoint);
   void note_left_out(const std::vector<Access::LeftOut>& all);
   base::Result<schemas::JobSubmitted> submit(PeerId peer, const schemas::JobSubmit& submit);
@@ -231,6 +243,9 @@ class CoordinatorState {
   const Job* holder_of(const std::string& folder) const;
   void begin_run(Job& job, RunPlan plan);
   void use_slots(const RunPlan& plan, bool give_back);
+  void give_back_slots(const RunState& run);
+  void leave_behind(const RunPlan& plan, std::uint32_t machine, std::uint64_t pid);
+  void note_ended(PeerId peer, const schemas::ProcessExited& exited);
   Job* find(const std::string& id);
   const schemas::JobInfo& shown(const Job& job) const {
     return job.run ? job.run->info() : job.info;

@@ -121,7 +121,7 @@ std::vector<schemas::MachineInfo> CoordinatorState::machines() const {
     schemas::MachineInfo& machine = list.emplace_back();
     machine.name = agent->hello.name;
     machine.slots = agent->hello.slots;
-    machine.slots_used = agent->used;
+    machine.slots_used = agent->used + agent->kept();
     machine.cut = agent->cut;
     machine.withheld = base::shortened(agent->hello.withheld, kListedWordsMax);
     machine.gpus = static_cast<std::uint32_t>(agent->gpus.all().size());
@@ -152,7 +152,7 @@ CoordinatorFigures CoordinatorState::counts() const {
     const std::uint32_t gpus_used = agent.gpus.used();
     counts.cpus.all += agent.hello.slots;
     counts.cpus.used += agent.used;
-    counts.cpus.withheld += withheld ? agent.hello.slots - agent.used : 0;
+    counts.cpus.withheld += withheld ? agent.hello.slots - agent.used : agent.kept();
     counts.gpus.all += agent.gpus.all().size();
     counts.gpus.used += gpus_used;
     counts.gpus.withheld +=

@@ -78,12 +78,12 @@ std::uint32_t GpuSlots::lost_unused() const {
   return count;
 }
 
-std::vector<std::uint64_t> GpuSlots::in_service() const {
-  std::vector<std::uint64_t> memory;
+std::vector<schemas::GpuOffer> GpuSlots::in_service() const {
+  std::vector<schemas::GpuOffer> in_service;
   for (const schemas::GpuOffer& gpu : gpus_) {
-    if (!is_lost(gpu.index)) memory.push_back(gpu.memory_bytes);
+    if (!is_lost(gpu.index)) in_service.push_back(gpu);
   }
-  return memory;
+  return in_service;
 }
 
 bool GpuSlots::is_lost(std::uint32_t index) const {
@@ -96,7 +96,7 @@ std::vector<FreeGpu> GpuSlots::free() const {
   for (std::uint32_t position = 0; position < gpus_.size(); ++position) {
     const schemas::GpuOffer& gpu = gpus_[position];
     if (used_[position] || is_lost(gpu.index)) continue;
-    free.push_back({{position, gpu.index}, gpu.memory_bytes});
+    free.push_back({{position, gpu.index}, gpu.memory_bytes, gpu.name});
   }
   return free;
 }

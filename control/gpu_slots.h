@@ -38,8 +38,8 @@ class GpuSlots {
   std::uint32_t lost_unused() const;
   /// GPUs of this agent that are lost, by index.
   const std::vector<schemas::LostGpu>& lost() const { return lost_; }
-  /// Bytes of memory of each slot that is not of a lost GPU.
-  std::vector<std::uint64_t> in_service() const;
+  /// The GPU of each slot that is not of a lost one.
+  std::vector<schemas::GpuOffer> in_service() const;
   /// Slots that a rank can have, by position.
   std::vector<FreeGpu> free() const;
 

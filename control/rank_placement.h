@@ -27,6 +27,7 @@ struct GpuPlace {
 struct FreeGpu {
   GpuPlace place;
   std::uint64_t memory_bytes = 0;
+  std::string model;  ///< GpuOffer::name
 };
 
 /// What a machine has to give.
@@ -41,13 +42,26 @@ struct RankPlacement {
   schemas::Placement placement;  ///< machines, machine_of_rank, machine_of_shard
   std::vector<std::size_t> offers;
   std::vector<GpuPlace> gpu_of_rank;  ///< empty: the job computes on CPUs
+  std::string model;                  ///< of all these GPUs; empty: the job may have several
 };
+
+/// Whether the job's processes have to be of one numeric class, and its GPUs of one model: another
+/// instruction set or another build gives other bits, and a job that must be reproducible would not
+/// be.
+bool one_numeric_class(const schemas::JobSpec& spec);
 
 /// Places the job's ranks. Groups of devices go whole to the offers in turn, one per round; those
 /// that fit nowhere whole are spread rank by rank over what is left. A rank on a GPU takes of its
 /// machine's free GPUs with enough memory the one with the least, of equal ones the first.
+///
+/// Where all have to be of one model (one_numeric_class), that is `preferred` if it has enough;
+/// else the one with which most groups stay whole, then the smallest one, then the one with most
+/// free GPUs, then the first by name: groups count as they do without models, large GPUs stay
+/// free, and room is left.
+///
 /// Parameter servers take no slot and go round the machines used. nullopt: too few free slots.
 std::optional<RankPlacement> place_ranks(const std::vector<SlotOffer>& offers,
-                                         const schemas::JobSpec& spec);
+                                         const schemas::JobSpec& spec,
+                                         const std::string& preferred = "");
 
 }  // namespace troupe::control

@@ -210,10 +210,8 @@ void RunState::on_message(const ActorId& from, Process& process,
   }
 }
 
-/// Another instruction set or another build gives other bits: a job that must be reproducible would
-/// not be.
 base::Status RunState::check_classes() const {
-  if (!plan_.spec.consistency.sequential() || !plan_.spec.reproducible) return {};
+  if (!one_numeric_class(plan_.spec)) return {};
   const auto& [first_actor, first] = *processes_.begin();
   for (const auto& [actor, process] : processes_) {
     if (process.ready->numeric_class == first.ready->numeric_class) continue;
@@ -516,6 +514,15 @@ std::string RunState::waited_for() const {
       }
   }
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::map<std::uint32_t, std::uint64_t> RunState::left_behind() const {
+  std::map<std::uint32_t, std::uint64_t> left;
+  for (const auto& [actor, process] : processes_) {
+    if (!over() || process.gone || actor.role != Role::device_server) continue;
+    left[process.machine] = process.ready ? process.ready->pid : 0;
+  }
+  return left;
 }
 
 std::vector<ScrapeTarget> RunState::targets() const {

@@ -72,6 +72,9 @@ class RunState {
   /// Why the checkpoint with which a person wanted to stop the job was not written; empty: it was,
   /// or nobody wanted one.
   const std::string& uncut() const { return uncut_; }
+  /// Once it is over: host processes that nobody has seen end, by machine, with their process id
+  /// (0: not known). They may still use what their ranks had.
+  std::map<std::uint32_t, std::uint64_t> left_behind() const;
   const schemas::JobInfo& info() const { return info_; }
   const RunPlan& plan() const { return plan_; }
   /// See JobState.

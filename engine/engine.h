@@ -41,6 +41,8 @@ struct Lane {
   base::Device device;
   LaneKind kind = LaneKind::compute;
 };
+/// Of the host, for work that moves bytes and computes next to nothing.
+inline constexpr Lane kHostCopyLane{{}, LaneKind::copy};
 
 /// What a running function may use. Valid during the call (for stream functions: during issue).
 struct RunContext {

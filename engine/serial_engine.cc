@@ -69,6 +69,7 @@ void SerialCore::run_inner_of(OperationState* replay) {
   RunContext context{.team = lane.team, .slots = &slots_[number]};
   ReplayThread thread{context, replay->lane + 1, lane.stream};
   mutex_.unlock();
+  if (lane.stream != nullptr) lane.stream->attach();
   base::lead_team(lane.team, [&] {
     mutex_.lock();
     run_replay(replay, thread);
@@ -82,7 +83,10 @@ bool SerialCore::run_one(OperationState* operation) {
   RunContext context{.team = lane.team,
                      .slots = &slots_[static_cast<std::size_t>(operation->lane)]};
   const bool on_stream = operation->on_stream && !operation->skipped;
-  if (on_stream) context.stream = lane.stream;
+  if (on_stream) {
+    context.stream = lane.stream;
+    lane.stream->attach();  // whoever pushes may drain, in turn with others
+  }
   bool finished = false;
   base::lead_team(lane.team, [&] { finished = run(operation, context, operation->lane + 1); });
   if (on_stream) {

@@ -21,9 +21,15 @@ base::Status check_health(const std::string& who, const DeviceSample* before,
       return base::error(Errc::failed_precondition, "{} has fallen off the bus", who);
     case DeviceAnswer::needs_reset:
       return base::error(Errc::failed_precondition, "{} needs a reset", who);
+    case DeviceAnswer::sliced:
+      return base::error(Errc::failed_precondition,
+                         "{} is cut into slices (MIG): CUDA_VISIBLE_DEVICES must name one, as "
+                         "`nvidia-smi -L` shows it",
+                         who);
     case DeviceAnswer::none:
-      if (before == nullptr) return {};
-      if (before->answer != DeviceAnswer::none) return check_health(who, nullptr, *before);
+      if (before != nullptr && before->answer != DeviceAnswer::none) {
+        return check_health(who, nullptr, *before);
+      }
       return base::error(Errc::failed_precondition, "{} does not answer: {}", who, now.problem);
     case DeviceAnswer::whole:
     case DeviceAnswer::hidden:

@@ -18,6 +18,7 @@ enum class DeviceAnswer : std::uint8_t {
   none,         ///< an error that may pass, or no answer within the time
   needs_reset,  ///< it does nothing until it is reset
   lost,         ///< it has fallen off the bus
+  sliced,       ///< it is cut into slices (multi-instance GPU), none of which was chosen
   hidden        ///< NVML has never shown it to this process, whatever CUDA does
 };
 
@@ -27,13 +28,15 @@ struct DeviceSample {
   std::string problem;                       ///< why the answer is not whole
   std::optional<double> utilization;         ///< share of the time in which a kernel ran, 0 to 1
   std::optional<double> memory_utilization;  ///< the same of reads and writes of memory
-  std::optional<std::uint64_t> memory_used_bytes;  ///< the driver's own included
+  std::optional<std::uint64_t> memory_used_bytes;   ///< the driver's own included
+  std::optional<std::uint64_t> memory_total_bytes;  ///< the same of all
   std::optional<double> power_watts;
   std::optional<double> temperature_celsius;
   std::optional<double> sm_clock_hertz;
   std::optional<std::uint64_t> uncorrectable_errors;  ///< of memory, since the last reset
   std::optional<std::uint64_t> correctable_errors;    ///< the same of those that harmed nothing
   std::optional<bool> rows_not_replaced;  ///< a bad row of memory found no spare one, ever
+  std::optional<bool> rows_await_reset;   ///< a bad row gets its spare one at the next reset
 
   friend bool operator==(const DeviceSample&, const DeviceSample&) = default;
 };
@@ -44,8 +47,9 @@ std::string device_text(std::int32_t index, const DeviceFacts& facts);
 /// Ok: the device `who` is in service after it told `now`, and `before` at the look before (null:
 /// this is the first one). Else failed_precondition says why not. Memory with an uncorrectable
 /// error is not to be trusted until a reset, which sets the counter to 0, whenever the error was. A
-/// device that is lost or needs a reset says so at once; one without an answer is out of service at
-/// the second such look, and until then what `before` says of it stands.
+/// device that is lost, sliced or needs a reset says so at once; one without an answer is out of
+/// service at the second such look, and until then what `before` says of it stands; at the first
+/// look nobody has said anything of it, and it is out.
 base::Status check_health(const std::string& who, const DeviceSample* before,
                           const DeviceSample& now);
 

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <utility>
+
 namespace troupe::gpu {
 
 std::string device_uuid(std::span<const char, 16> bytes) {
@@ -13,6 +16,17 @@ std::string device_uuid(std::span<const char, 16> bytes) {
     text += fmt::format("{}{:02x}", group ? "-" : "", static_cast<unsigned char>(bytes[i]));
   }
   return text;
+}
+
+std::string visible_name(const std::optional<std::string>& visible, std::size_t index,
+                         std::string uuid) {
+  std::string_view rest = visible ? std::string_view(*visible) : std::string_view();
+  for (; index > 0 && !rest.empty(); --index) {
+    const std::size_t comma = rest.find(',');
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  const std::string_view entry = rest.substr(0, rest.find(','));
+  return entry.starts_with("MIG-") ? std::string(entry) : std::move(uuid);
 }
 
 std::string pci_bus_id(unsigned domain, unsigned bus, unsigned device) {

@@ -16,7 +16,7 @@ base::Result<DeviceSampler> DeviceSampler::open(std::vector<WatchedDevice> devic
 }
 
 DeviceSample DeviceSampler::look_at(const Nvml& nvml, Known& known) {
-  DeviceSample sample = nvml.sample(known.device.facts.pci_bus_id);
+  DeviceSample sample = nvml.sample(known.device.facts);
   if (sample.answer == DeviceAnswer::whole) known.answered = true;
   if (sample.answer == DeviceAnswer::hidden && known.answered) sample.answer = DeviceAnswer::lost;
   return sample;

@@ -16,7 +16,7 @@ namespace troupe::gpu {
 struct DeviceFacts {
   std::string problem;             ///< why it cannot be used; empty where it can
   std::string name;                ///< "NVIDIA H100 80GB HBM3"
-  std::string uuid;                ///< "GPU-...", see device_id.h
+  std::string uuid;                ///< "GPU-..." or a slice's "MIG-...", see device_id.h
   std::string pci_bus_id;          ///< "00000000:1B:00.0"
   std::uint64_t memory_bytes = 0;  ///< in all
   int compute_major = 0;           ///< of the compute capability, "9" of 9.0

@@ -26,8 +26,8 @@ std::uint64_t total_bytes(base::Device device);
 std::uint64_t free_bytes(base::Device device);
 
 /// Lets each of `devices` read and write the memory of the others directly, where the machine can
-/// do that; copies between the pairs that it returns pass through the host. For the process, for
-/// good.
+/// do that and a copy of a megabyte arrives whole; copies between the pairs that it returns pass
+/// through the host. For the process, for good.
 std::vector<std::pair<base::Device, base::Device>> allow_peer_access(
     const std::vector<base::Device>& devices);
 

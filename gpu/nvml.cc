@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "gpu/device_id.h"
 #include "gpu/shared_library.h"
@@ -35,7 +36,8 @@ constexpr int kCorrected = 0;
 constexpr int kUncorrected = 1;
 constexpr int kSinceReset = 0;
 
-constexpr std::size_t kTextBytes = 96;  // the longest that names and UUIDs need
+constexpr std::string_view kSlice = "MIG-";  // UUIDs of slices begin so
+constexpr std::size_t kTextBytes = 96;       // the longest that names and UUIDs need
 constexpr std::uint32_t kCpusMax = 4'096;
 constexpr std::uint32_t kDevicesMax = 256;  // of a machine, and slices of a device
 constexpr std::uint32_t kWordBits = 64;
@@ -60,11 +62,15 @@ static_assert(sizeof(PciInfo) == 68 && sizeof(Memory) == 24 && sizeof(Utilizatio
 template <typename F>
 struct Function {
   const char* name;
-  F* call = nullptr;
+  F* call = nullptr;  ///< null: the library has none of this name
 
   Status find(const SharedLibrary& library) {
     TROUPE_TRY_ASSIGN(call, library.function<F>(name));
     return {};
+  }
+  template <typename... Args>
+  int ask(Args... args) const {
+    return call != nullptr ? call(args...) : kFunctionNotFound;
   }
 };
 
@@ -78,6 +84,7 @@ struct Functions {
   Function<int(Count)> count{"nvmlDeviceGetCount_v2"};
   Function<int(std::uint32_t, Handle*)> by_index{"nvmlDeviceGetHandleByIndex_v2"};
   Function<int(const char*, Handle*)> by_bus_id{"nvmlDeviceGetHandleByPciBusId_v2"};
+  Function<int(const char*, Handle*)> by_uuid{"nvmlDeviceGetHandleByUUID"};
   Function<int(Handle, Text, std::uint32_t)> name{"nvmlDeviceGetName"};
   Function<int(Handle, Text, std::uint32_t)> uuid{"nvmlDeviceGetUUID"};
   Function<int(Handle, PciInfo*)> pci{"nvmlDeviceGetPciInfo_v3"};
@@ -102,11 +109,17 @@ Status find_all(const SharedLibrary& library, Function<F>&... functions) {
   return found;
 }
 
+/// Drivers before some, or after some, lack these.
+template <typename... F>
+void find_some(const SharedLibrary& library, Function<F>&... functions) {
+  (static_cast<void>(functions.find(library)), ...);
+}
+
 Result<Functions> find_functions(const SharedLibrary& library) {
   Functions f;
-  TROUPE_TRY(find_all(library, f.init, f.shutdown, f.error_text, f.count, f.by_index, f.by_bus_id,
-                      f.name, f.uuid, f.pci, f.cpus, f.mig_mode, f.slices_max, f.slice, f.memory,
-                      f.utilization, f.power, f.temperature, f.clock, f.errors, f.rows));
+  TROUPE_TRY(find_all(library, f.init, f.shutdown, f.error_text, f.count, f.by_index, f.by_bus_id));
+  find_some(library, f.by_uuid, f.name, f.uuid, f.pci, f.cpus, f.mig_mode, f.slices_max, f.slice,
+            f.memory, f.utilization, f.power, f.temperature, f.clock, f.errors, f.rows);
   return f;
 }
 
@@ -175,7 +188,7 @@ class Asking {
   /// Whether the function has told something.
   template <typename F, typename... Args>
   bool tells(const Function<F>& function, Args... args) const {
-    return function.call(device_, args...) == kSuccess;
+    return function.ask(device_, args...) == kSuccess;
   }
   std::string text(const Function<int(Handle, Text, std::uint32_t)>& function) const {
     std::array<char, kTextBytes> text{};
@@ -232,13 +245,13 @@ ManagedDevice describe(const Functions& nvml, std::uint32_t index, const Asking&
 Result<std::vector<ManagedDevice>> Nvml::devices() const {
   const Functions& nvml = session_->functions();
   std::uint32_t count = 0;
-  if (const int code = nvml.count.call(&count); code != kSuccess) {
+  if (const int code = nvml.count.ask(&count); code != kSuccess) {
     return Status(Errc::failed_precondition, session_->problem(nvml.count.name, code));
   }
   std::vector<ManagedDevice> found;
   for (std::uint32_t i = 0; i < std::min(count, kDevicesMax); ++i) {
     Handle handle = nullptr;
-    if (nvml.by_index.call(i, &handle) != kSuccess) continue;
+    if (nvml.by_index.ask(i, &handle) != kSuccess) continue;
     found.push_back(describe(nvml, i, Asking(handle)));
   }
   return found;
@@ -268,7 +281,7 @@ class Sampling {
   template <typename F, typename... Args>
   bool ask(const Function<F>& function, Args... args) {
     if (sample.answer != DeviceAnswer::whole) return false;
-    const int code = function.call(args...);
+    const int code = function.ask(args...);
     if (code == kSuccess) return true;
     if (!tells_nothing(code)) fail(function.name, code);
     return false;
@@ -297,7 +310,17 @@ void ask_errors(const Functions& nvml, Handle device, Sampling& sampling) {
   std::uint32_t corrected = 0, uncorrected = 0, pending = 0, failed = 0;
   if (sampling.ask(nvml.rows, device, &corrected, &uncorrected, &pending, &failed)) {
     sample.rows_not_replaced = failed != 0;
+    sample.rows_await_reset = pending != 0;
   }
+}
+
+/// Of the device, or of the slice of it that the process has.
+void ask_memory(const Functions& nvml, Handle device, const std::string& uuid, Sampling& sampling) {
+  if (uuid.starts_with(kSlice) && !sampling.ask(nvml.by_uuid, uuid.c_str(), &device)) return;
+  Memory memory{};
+  if (!sampling.ask(nvml.memory, device, &memory)) return;
+  sampling.sample.memory_used_bytes = memory.used;
+  sampling.sample.memory_total_bytes = memory.total;
 }
 
 void ask_state(const Functions& nvml, Handle device, Sampling& sampling) {
@@ -305,9 +328,6 @@ void ask_state(const Functions& nvml, Handle device, Sampling& sampling) {
   if (Utilization busy{}; sampling.ask(nvml.utilization, device, &busy)) {
     sample.utilization = busy.gpu / 100.0;
     sample.memory_utilization = busy.memory / 100.0;
-  }
-  if (Memory memory{}; sampling.ask(nvml.memory, device, &memory)) {
-    sample.memory_used_bytes = memory.used;
   }
   std::uint32_t number = 0;
   if (sampling.ask(nvml.power, device, &number)) sample.power_watts = number / 1e3;
@@ -319,15 +339,22 @@ void ask_state(const Functions& nvml, Handle device, Sampling& sampling) {
 
 }  // namespace
 
-DeviceSample Nvml::sample(const std::string& pci_bus_id) const {
+DeviceSample Nvml::sample(const DeviceFacts& facts) const {
   const Functions& nvml = session_->functions();
-  Sampling sampling(nvml, pci_bus_id);
+  Sampling sampling(nvml, facts.pci_bus_id);
   Handle device = nullptr;
-  if (const int code = nvml.by_bus_id.call(pci_bus_id.c_str(), &device); code != kSuccess) {
+  if (const int code = nvml.by_bus_id.ask(facts.pci_bus_id.c_str(), &device); code != kSuccess) {
     sampling.fail(nvml.by_bus_id.name, code);
     return sampling.sample;
   }
+  std::uint32_t sliced = 0, later = 0;
+  if (sampling.ask(nvml.mig_mode, device, &sliced, &later) && sliced != 0 &&
+      !facts.uuid.starts_with(kSlice)) {
+    sampling.sample.answer = DeviceAnswer::sliced;
+    return sampling.sample;
+  }
   ask_errors(nvml, device, sampling);
+  ask_memory(nvml, device, facts.uuid, sampling);
   ask_state(nvml, device, sampling);
   return sampling.sample;
 }

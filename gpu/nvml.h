@@ -42,14 +42,15 @@ struct ManagedDevice {
 class Nvml {
  public:
   /// Opens the first of `files` that is found. failed_precondition: there is none, it lacks a
-  /// function, or the driver does not run.
+  /// function that nothing goes without, or the driver does not run.
   static base::Result<Nvml> open(const std::vector<std::string>& files = {"libnvidia-ml.so.1"});
 
   /// The devices that answer; those that do not are left out. An error is one of all.
   base::Result<std::vector<ManagedDevice>> devices() const;
 
-  /// How a device is. A problem in it names function, device and NVML's error.
-  DeviceSample sample(const std::string& pci_bus_id) const;
+  /// How a device is that CUDA shows; of a slice, how the whole is, and its own memory. A problem
+  /// in it names function, device and NVML's error.
+  DeviceSample sample(const DeviceFacts& facts) const;
 
  private:
   class Session;

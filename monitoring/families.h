@@ -100,7 +100,7 @@ inline constexpr std::array kFamilies = {
            {"gpu", "uuid", "model"}},
     Family{"troupe_device_memory_total_bytes",
            kGauge,
-           "Memory of the GPU that programs can have.",
+           "Memory of the GPU, or of the slice.",
            {"gpu", "uuid", "model"}},
     Family{"troupe_device_power_watts", kGauge, "Power drawn.", {"gpu", "uuid", "model"}},
     Family{"troupe_device_temperature_celsius",
@@ -122,6 +122,10 @@ inline constexpr std::array kFamilies = {
     Family{"troupe_device_row_remap_failed",
            kGauge,
            "1 when a bad row of memory has ever found no spare one.",
+           {"gpu", "uuid", "model"}},
+    Family{"troupe_device_row_remap_pending",
+           kGauge,
+           "1 while a bad row of memory waits for a reset, which gives it a spare one.",
            {"gpu", "uuid", "model"}},
 
     // Links.

@@ -184,6 +184,8 @@ def gpus():
               text="Any takes the GPU out of service until it is reset."),
         panel("Memory of GPUs that cannot be repaired", "short", shown("row_remap_failed"),
               text="1: a bad row found no spare one. The GPU is for its maker."),
+        panel("Memory of GPUs that a reset repairs", "short", shown("row_remap_pending"),
+              text="1: a bad row gets its spare one at the next reset."),
     ]
 
 

@@ -233,6 +233,14 @@ base::Status NDArray::copy_from(const NDArray& source) const {
                        base::dtype_name(source.dtype_), source.shape_.to_string(),
                        base::dtype_name(dtype_), shape_.to_string());
   }
+  // Streams copy in any order.
+  const bool overlap = source.chunk_ == chunk_ && offset_ < source.offset_ + bytes() &&
+                       source.offset_ < offset_ + bytes();
+  if (overlap && uses_stream(device_)) {
+    const NDArray apart = source.copy(device_);
+    TROUPE_TRY(apart.status());
+    return copy_from(apart);
+  }
   const engine::Variable reads[] = {source.variable()};
   push_write(*this,
              {.name = "copy array", .reads = reads, .lane = copy_lane(device_, source.device_)},

@@ -207,10 +207,8 @@ Result<std::unique_ptr<Kernel>> KernelDef::make_kernel(const OpCall& call) const
 }
 
 Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
-  // For each run, the team that its primitives are made for; "blocks" are chains, which may have
-  // some.
-  const bool leads = name == "onednn" || name == "blocks";
-  if (on_gpus || call.team == 1 || (leads && !base::teams_stay())) return make_kernel(call);
+  const bool same_team = leads_team && !base::teams_stay();
+  if (on_gpus || call.team == 1 || same_team) return make_kernel(call);
   if (!is_quicker_alone(call, rule_seconds(call))) return make_kernel(call);
   OpCall alone = call;
   alone.team = 1;

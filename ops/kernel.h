@@ -116,6 +116,9 @@ struct KernelDef {
   /// these are f32, and what is made converts around each run (support/widened.h).
   bool takes_16_bits = false;
   bool on_gpus = false;  ///< for calls on GPUs; else for all others
+  /// What it makes may be made for a team, which the thread that runs it must lead: it runs in no
+  /// parallel region, and for a team of one only where base::teams_stay().
+  bool leads_team = false;
 
   double rule_seconds(const OpCall& call) const;
   /// What `make` makes, around which tensors of 16 bits are converted unless it takes them.

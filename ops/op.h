@@ -167,7 +167,8 @@ struct OpDef {
   /// Each output element depends only on the elements of the inputs at its own place (broadcast
   /// inputs: at the place they are broadcast to).
   bool elementwise = false;
-  /// Where its inputs and its output have one shape, fused_pointwise can do its work by this term.
+  /// Where its inputs have the output's shape, or are 0-d and it broadcasts, fused_pointwise can do
+  /// its work by this term.
   /// Nothing: not with these parameters. Empty: never.
   std::function<std::optional<PointwiseTerm>(const Params&)> pointwise;
   KeepsSamples keeps_samples;  ///< empty: where it is elementwise, and only there

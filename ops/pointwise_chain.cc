@@ -143,8 +143,11 @@ bool can_be_step(const OpDef& op, const Params& params) {
   });
 }
 
-bool worth_fusing(base::Device device) {
-  return device.kind != base::DeviceKind::cuda || jit::check_compiler(device).ok();
+Result<bool> worth_fusing(base::Device device) {
+  if (device.kind != base::DeviceKind::cuda) return true;
+  const base::Status usable = jit::check_compiler(device);
+  if (usable.code() == base::Errc::resource_exhausted) return usable;
+  return usable.ok();
 }
 
 std::string to_text(const PointwiseChain& chain) {

@@ -46,8 +46,9 @@ inline constexpr std::size_t kChainTextMost = std::size_t{16} << 10;
 bool can_be_step(const OpDef& op, const Params& params);
 
 /// False on GPUs for which no kernel can be compiled: there a chain takes no less than its steps
-/// one by one, and more memory. Tried once for each device.
-bool worth_fusing(base::Device device);
+/// one by one, and more memory. Tried once for each device. resource_exhausted: the device has no
+/// memory now to tell.
+base::Result<bool> worth_fusing(base::Device device);
 
 /// The parameter `steps` of a chain: "exp 0; clip 2 a_max=0.5 a_min=-0.5", an operator, its
 /// operands, its attributes.

@@ -68,6 +68,18 @@ double roofline_seconds(const OpCall& call, const Speed& speed) {
                   bytes_moved(call) / (processor.bytes_per_second * speed.memory));
 }
 
+double gpu_seconds(const OpCall& call) {
+  constexpr double kBytesPerSecond = 2.5e12, kFlopsPerSecond = 4e13;
+  constexpr double kTensorCores = 4e14, kTensorCoresTf32 = 1.5e14;  // those of products
+  double flops = kFlopsPerSecond;
+  if (call.op->multiplies_and_adds && !call.inputs.empty()) {
+    const base::DType dtype = call.inputs.front().dtype;
+    if (base::is_16_bit(dtype)) flops = kTensorCores;
+    if (dtype == base::DType::f32 && call.tf32) flops = kTensorCoresTf32;
+  }
+  return std::max(flops_of(call) / flops, bytes_moved(call) / kBytesPerSecond);
+}
+
 bool is_quicker_alone(const OpCall& call, double seconds) {
   constexpr double kWorthTeam = 4e-6;
   // As much slower alone as a kernel at full speed; memory is no faster for a team.

@@ -33,7 +33,7 @@ void get(wire::LostGpu::Reader in, LostGpu& out, Intake& intake) {
 
 void put(wire::AgentHello::Builder out, const AgentHello& m) {
   const auto& [name, version, slots, http_address, numeric_class, process_token, withheld, gpus,
-               lost_gpus] = m;
+               lost_gpus, slots_kept] = m;
   out.setName(text_of(name));
   out.setVersion(text_of(version));
   out.setSlots(slots);
@@ -43,6 +43,7 @@ void put(wire::AgentHello::Builder out, const AgentHello& m) {
   out.setWithheld(text_of(sentence(withheld)));
   put_structs(out.initGpus(size_of(gpus)), gpus);
   put_structs(out.initLostGpus(size_of(lost_gpus)), lost_gpus);
+  out.setSlotsKept(slots_kept);
 }
 
 void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
@@ -55,6 +56,7 @@ void get(wire::AgentHello::Reader in, AgentHello& out, Intake& intake) {
   intake.text(in.getWithheld(), kTextBytesMax, "withheld", out.withheld);
   intake.structs(in.getGpus(), kGpusMax, "gpus", out.gpus);
   intake.structs(in.getLostGpus(), kGpusMax, "lost_gpus", out.lost_gpus);
+  out.slots_kept = in.getSlotsKept();
 }
 
 void put(wire::AgentWelcome::Builder out, const AgentWelcome& m) {
@@ -69,14 +71,16 @@ void get(wire::AgentWelcome::Reader in, AgentWelcome& out, Intake& intake) {
 }
 
 void put(wire::AgentOffer::Builder out, const AgentOffer& m) {
-  const auto& [withheld, lost_gpus] = m;
+  const auto& [withheld, lost_gpus, slots_kept] = m;
   out.setWithheld(text_of(sentence(withheld)));
   put_structs(out.initLostGpus(size_of(lost_gpus)), lost_gpus);
+  out.setSlotsKept(slots_kept);
 }
 
 void get(wire::AgentOffer::Reader in, AgentOffer& out, Intake& intake) {
   intake.text(in.getWithheld(), kTextBytesMax, "withheld", out.withheld);
   intake.structs(in.getLostGpus(), kGpusMax, "lost_gpus", out.lost_gpus);
+  out.slots_kept = in.getSlotsKept();
 }
 
 void put(wire::MachineInfo::Builder out, const MachineInfo& m) {

@@ -140,12 +140,14 @@ void get(wire::TrainSpec::Reader in, TrainSpec& out, Intake& intake) {
 }
 
 void put(wire::WorkersSpec::Builder out, const WorkersSpec& m) {
-  const auto& [machines, devices, threads, device, memory] = m;
+  const auto& [machines, devices, threads, device, memory, gpu_graphs, gpu_sums] = m;
   out.setMachines(machines);
   out.setDevices(devices);
   out.setThreads(threads);
   out.setDevice(choice_of<wire::WorkerDevice>(device));
   out.setMemory(memory);
+  out.setGpuGraphs(gpu_graphs);
+  out.setGpuSums(gpu_sums);
 }
 
 void get(wire::WorkersSpec::Reader in, WorkersSpec& out, Intake& intake) {
@@ -154,6 +156,8 @@ void get(wire::WorkersSpec::Reader in, WorkersSpec& out, Intake& intake) {
   out.threads = in.getThreads();
   intake.choice(in.getDevice(), WorkerDevice::gpu, "workers.device", out.device);
   out.memory = in.getMemory();
+  out.gpu_graphs = in.getGpuGraphs();
+  out.gpu_sums = in.getGpuSums();
 }
 
 void put(wire::TierSpec::Builder out, const TierSpec& m) {

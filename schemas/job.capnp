@@ -173,6 +173,8 @@ struct WorkersSpec {
   threads @2 :UInt32;
   device @3 :WorkerDevice;
   memory @4 :UInt64;  # bytes of a GPU, at least
+  gpuGraphs @5 :Bool = true;
+  gpuSums @6 :Bool = true;
 }
 
 struct ServersSpec {

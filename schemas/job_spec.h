@@ -166,6 +166,8 @@ struct WorkersSpec {
   std::uint32_t threads = 1;  ///< compute threads per worker; part of the numeric class
   WorkerDevice device = WorkerDevice::cpu;  ///< of each worker; part of the numeric class
   std::uint64_t memory = 0;                 ///< gpu: bytes of each GPU at least; 0: any
+  bool gpu_graphs = true;                   ///< gpu: work goes out as graphs where it can
+  bool gpu_sums = true;                     ///< gpu: gradients of a machine are added there
   friend bool operator==(const WorkersSpec&, const WorkersSpec&) = default;
 };
 
@@ -243,7 +245,7 @@ enum class Recompute : std::uint8_t {
   none,
   cheap,
   sqrt,
-  automatic  ///< cheap on CPUs; none on GPUs, whose memory is large and whose rules know no times
+  automatic  ///< cheap on CPUs; none on GPUs, whose memory is large
 };
 
 /// `[memory]`. No bit depends on it.

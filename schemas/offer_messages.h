@@ -45,6 +45,7 @@ struct AgentHello {
   std::string withheld = {};            ///< as AgentOffer's
   std::vector<GpuOffer> gpus = {};      ///< one for each GPU slot: a GPU may be there several times
   std::vector<LostGpu> lost_gpus = {};  ///< as AgentOffer's
+  std::uint32_t slots_kept = 0;         ///< as AgentOffer's
 };
 
 /// The coordinator takes an agent in.
@@ -57,6 +58,7 @@ struct AgentWelcome {
 struct AgentOffer {
   std::string withheld;                 ///< why none is; empty: they are
   std::vector<LostGpu> lost_gpus = {};  ///< but for those of these GPUs
+  std::uint32_t slots_kept = 0;         ///< and so many for CPUs, which processes of before may use
 };
 
 /// A machine as `top` shows it.

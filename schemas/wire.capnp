@@ -280,6 +280,7 @@ struct AgentHello {
   withheld @6 :Text;
   gpus @7 :List(GpuOffer);
   lostGpus @8 :List(LostGpu);
+  slotsKept @9 :UInt32;
 }
 
 struct GpuOffer {
@@ -517,6 +518,7 @@ struct AgentLeaving {
 struct AgentOffer {
   withheld @0 :Text;
   lostGpus @1 :List(LostGpu);
+  slotsKept @2 :UInt32;
 }
 
 struct JobCheckpoint {

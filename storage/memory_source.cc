@@ -14,6 +14,7 @@
 #include "base/control_group.h"
 #include "base/file.h"
 #include "base/machine_memory.h"
+#include "base/units.h"
 #include "gpu/inventory.h"
 #include "gpu/memory.h"
 #include "storage/size_class.h"
@@ -32,27 +33,12 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 
 class HostMemory final : public MemorySource {
  public:
-  std::byte* take(std::size_t bytes, bool huge) override {
-    if (!huge) {
-      return static_cast<std::byte*>(
-          std::aligned_alloc(kBlockAlignment, round_up(bytes, kBlockAlignment)));
-    }
-    // Map one huge page more than wanted, and unmap what lies outside the aligned window.
-    const std::size_t wanted = round_up(bytes, kPageBytes);
-    const std::size_t mapped = wanted + kHugePageBytes;
-    // Pools have limits of their own: pages that nobody writes need not be there.
-    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    void* const map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, kFlags, -1, 0);
-    if (map == MAP_FAILED) return nullptr;
-    auto* const begin = static_cast<std::byte*>(map);
-    const std::size_t address = reinterpret_cast<std::uintptr_t>(map);
-    const std::size_t before = round_up(address, kHugePageBytes) - address;
-    if (before > 0) munmap(begin, before);
-    const std::size_t behind = mapped - before - wanted;
-    if (behind > 0) munmap(begin + before + wanted, behind);
-    // Advice only: without huge pages the memory is as good, if slower.
-    static_cast<void>(madvise(begin + before, wanted, MADV_HUGEPAGE));
-    return begin + before;
+  base::Result<std::byte*> take(std::size_t bytes, bool huge) override {
+    std::byte* const data = huge ? map_huge(bytes)
+                                 : static_cast<std::byte*>(std::aligned_alloc(
+                                       kBlockAlignment, round_up(bytes, kBlockAlignment)));
+    if (data != nullptr) return data;
+    return base::error(base::Errc::resource_exhausted, "the system gives none");
   }
 
   void give(std::byte* data, std::size_t bytes, bool huge) override {
@@ -78,14 +64,34 @@ class HostMemory final : public MemorySource {
     const std::uint64_t limit = group.ok() ? std::strtoull(group->c_str(), nullptr, 10) : 0;
     return limit > 0 ? std::min(limit, machine) : machine;
   }
+
+ private:
+  /// Null: there is none.
+  static std::byte* map_huge(std::size_t bytes) {
+    // Map one huge page more than wanted, and unmap what lies outside the aligned window.
+    const std::size_t wanted = round_up(bytes, kPageBytes);
+    const std::size_t mapped = wanted + kHugePageBytes;
+    // Pools have limits of their own: pages that nobody writes need not be there.
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* const map = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+    if (map == MAP_FAILED) return nullptr;
+    auto* const begin = static_cast<std::byte*>(map);
+    const std::size_t address = reinterpret_cast<std::uintptr_t>(map);
+    const std::size_t before = round_up(address, kHugePageBytes) - address;
+    if (before > 0) munmap(begin, before);
+    const std::size_t behind = mapped - before - wanted;
+    if (behind > 0) munmap(begin + before + wanted, behind);
+    // Advice only: without huge pages the memory is as good, if slower.
+    static_cast<void>(madvise(begin + before, wanted, MADV_HUGEPAGE));
+    return begin + before;
+  }
 };
 
 /// Host memory that a driver has pinned. Its use is that of host memory.
 class PinnedMemory final : public MemorySource {
  public:
-  std::byte* take(std::size_t bytes, bool) override {
-    auto data = gpu::allocate_pinned(bytes);
-    return data.ok() ? *data : nullptr;
+  base::Result<std::byte*> take(std::size_t bytes, bool) override {
+    return gpu::allocate_pinned(bytes);
   }
   void give(std::byte* data, std::size_t, bool) override { gpu::release_pinned(data); }
   bool zeroed(bool) const override { return false; }
@@ -98,9 +104,11 @@ class PinnedMemory final : public MemorySource {
 class GpuMemory final : public MemorySource {
  public:
   explicit GpuMemory(base::Device device) : device_(device) {}
-  std::byte* take(std::size_t bytes, bool) override {
+  base::Result<std::byte*> take(std::size_t bytes, bool) override {
     auto data = gpu::allocate(device_, bytes);
-    return data.ok() ? *data : nullptr;
+    if (data.ok() || data.status().code() != base::Errc::resource_exhausted) return data;
+    return base::error(base::Errc::resource_exhausted, "{}; it has {} free, for everybody",
+                       data.status().text(), base::format_bytes(gpu::free_bytes(device_)));
   }
   void give(std::byte* data, std::size_t, bool) override { gpu::release(device_, data); }
   bool zeroed(bool) const override { return false; }

@@ -16,8 +16,9 @@ namespace troupe::storage {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// `bytes` aligned to 64; null when the system has none. `huge` asks for huge pages.
-  virtual std::byte* take(std::size_t bytes, bool huge) = 0;
+  /// `bytes` aligned to 64. `huge` asks for huge pages. resource_exhausted: the system has none, in
+  /// its own words; other errors are a device's that has failed.
+  virtual base::Result<std::byte*> take(std::size_t bytes, bool huge) = 0;
   /// Gives back what take() returned for the same arguments.
   virtual void give(std::byte* data, std::size_t bytes, bool huge) = 0;
   /// True when what take() gives is zero already.

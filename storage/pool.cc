@@ -90,22 +90,26 @@ base::Result<Pool::Block*> Pool::take_from_system(std::size_t wanted, std::size_
     if (!reserve(bytes, size_class)) return out_of_memory(wanted, size_class, holder);
   }
   const bool large = huge(bytes);
-  std::byte* data = source_->take(bytes, large);
-  if (data == nullptr) {
+  base::Result<std::byte*> data = source_->take(bytes, large);
+  if (!data.ok()) {
     trim();
     data = source_->take(bytes, large);
   }
-  if (data == nullptr) {
+  if (!data.ok()) {
     {
       const base::MutexLock lock(mutex_);
       unreserve(bytes, size_class);
     }
-    return out_of_memory(wanted, size_class, holder);
+    if (data.status().code() == base::Errc::resource_exhausted) {
+      return out_of_memory(wanted, size_class, holder, "; " + data.status().text());
+    }
+    return data.status().with_context(
+        fmt::format("[storage] '{}' wanted {}", holder, base::format_bytes(wanted)));
   }
   const base::MutexLock lock(mutex_);
   if (unused_ == nullptr) unused_ = &blocks_.emplace_back();
   Block* const block = std::exchange(unused_, unused_->next);
-  *block = {.data = data, .bytes = bytes, .size_class = size_class};
+  *block = {.data = *data, .bytes = bytes, .size_class = size_class};
   ++statistics_.misses;
   count_use(block, holder);
   return block;
@@ -207,7 +211,7 @@ void Pool::close() {
 }
 
 base::Status Pool::out_of_memory(std::size_t wanted, std::size_t size_class,
-                                 std::string_view holder) {
+                                 std::string_view holder, std::string_view reason) {
   const PoolFigures now = statistics();
   {
     const base::MutexLock lock(mutex_);
@@ -224,10 +228,10 @@ base::Status Pool::out_of_memory(std::size_t wanted, std::size_t size_class,
   }
   return base::error(base::Errc::resource_exhausted,
                      "[storage] {}: out of memory: '{}' wanted {}; {} used, {} held of a limit of "
-                     "{}; largest holders: {}",
+                     "{}; largest holders: {}{}",
                      device_.to_string(), holder, base::format_bytes(wanted),
                      base::format_bytes(now.used_bytes), base::format_bytes(now.reserved_bytes),
-                     base::format_bytes(limit(size_class)), names.empty() ? "none" : names);
+                     base::format_bytes(limit(size_class)), names.empty() ? "none" : names, reason);
 }
 
 PoolFigures Pool::statistics() const {

@@ -75,7 +75,8 @@ class Pool final : public base::BufferPool {
   void free_blocks(Block* blocks);
   void count_use(Block* block, std::string_view holder) TROUPE_REQUIRES(mutex_);
   std::size_t find_holder(std::string_view name) TROUPE_REQUIRES(mutex_);
-  base::Status out_of_memory(std::size_t wanted, std::size_t size_class, std::string_view holder);
+  base::Status out_of_memory(std::size_t wanted, std::size_t size_class, std::string_view holder,
+                             std::string_view reason = "");
   void release(Block* block);
   void drop_user();  // the last one deletes the pool
 

@@ -34,7 +34,7 @@ class RankStore final : public KVStore {
   void push(std::uint32_t key, const NDArray& gradient, const PushInfo& info) override {
     const engine::Variable reads[] = {gradient.variable()};
     runtime_.engine.push_async(
-        {"push", reads, {}, copy_lane(), info.priority},
+        {"push", reads, {}, engine::kHostCopyLane, info.priority},
         [core = core_, rank = rank_, key, gradient, info](engine::RunContext& lane,
                                                           engine::Completion completion) {
           const auto slices = core->slices(key);
@@ -67,8 +67,6 @@ class RankStore final : public KVStore {
   base::Status finish(std::uint64_t) override { return {}; }
 
  private:
-  static engine::Lane copy_lane() { return {{}, engine::LaneKind::copy}; }
-
   std::shared_ptr<LocalStore::Core> core_;
   std::uint32_t rank_;
   ndarray::Runtime& runtime_;

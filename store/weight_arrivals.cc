@@ -19,8 +19,6 @@ using ndarray::NDArray;
 
 namespace {
 
-constexpr engine::Lane kHostCopy{{}, engine::LaneKind::copy};
-
 /// CHECKs that slices fill an array.
 void check_size(const WeightArrival::Slices& slices, base::DType wire, const NDArray& weight) {
   std::size_t bytes = 0;
@@ -86,7 +84,7 @@ void WeightArrival::end(base::Status status) {
     return completion.complete();
   }
   // The pull holds the array's tag until its completion, so the copy names no variable.
-  host_.runtime().engine.push({"weights", {}, {}, kHostCopy, 0},
+  host_.runtime().engine.push({"weights", {}, {}, engine::kHostCopyLane, 0},
                               [arrival = shared_from_this(),
                                completion = std::move(completion)](engine::RunContext&) mutable {
                                 arrival->fill();
@@ -99,7 +97,7 @@ WeightArrivals::~WeightArrivals() {
   for (const auto& [key, kept] : kept_) {
     if (!kept.on_device || !kept.there.engine_stands()) continue;
     const std::array there = {kept.there};
-    runtime_.engine.push({"weights are read", {}, {}, kHostCopy, 0, there},
+    runtime_.engine.push({"weights are read", {}, {}, engine::kHostCopyLane, 0, there},
                          [slices = kept.arrival->slices_,
                           waypoint = waypoint_](engine::RunContext&) { return base::Status(); });
   }
@@ -118,7 +116,7 @@ void WeightArrivals::pull(const schemas::KeyInfo& key, const NDArray& weight, in
   const std::array written = {kept.there, weight.variable()};
   const auto overwrites = std::span(written).first(host ? 2 : 1);
   runtime_.engine.push_async(
-      {"pull", {}, {}, kHostCopy, priority, overwrites},
+      {"pull", {}, {}, engine::kHostCopyLane, priority, overwrites},
       [weak = std::weak_ptr(kept.arrival), weight = host ? weight : NDArray(),
        ask = std::move(ask)](engine::RunContext&, engine::Completion completion) {
         const std::shared_ptr<WeightArrival> arrival = weak.lock();

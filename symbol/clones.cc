@@ -105,7 +105,7 @@ class Walk {
       open.pop_back();
       find_inputs(call, true);
       const NodePlan& plan = cloner_.plan(from_, node);
-      result_.seconds += plan.offer.seconds;
+      result_.seconds += plan.seconds();
       clones_[node] = append(std::move(call), node, plan, true);
     }
   }
@@ -182,6 +182,9 @@ std::optional<Cloner::Form> Cloner::find_form(const ops::OpTable& table, std::si
   }
   GraphNode call = node;
   for (const auto& [input, output] : node.op->recomputation->kept) {
+    // Rounded to 16 bits, it does not give the kept one's bits.
+    const Value kept{static_cast<std::int64_t>(index), output};
+    if (base::is_16_bit(prepared_.dtypes[prepared_.numbers[kept]])) return std::nullopt;
     call.inputs[static_cast<std::size_t>(input)] = {static_cast<std::int64_t>(index), output};
   }
   return form_of(index, std::move(call), op, attributes);

@@ -177,7 +177,8 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   ValueShapes shapes;
   ValueDTypes dtypes;
   TROUPE_TRY(infer_values(bound, shapes, dtypes));
-  if (options.fused && ops::worth_fusing(options.device)) {
+  TROUPE_TRY_ASSIGN(const bool worth_fusing, ops::worth_fusing(options.device));
+  if (options.fused && worth_fusing) {
     bound.graph = fuse_pointwise(runtime.ops, bound.graph, shapes, dtypes);
     TROUPE_TRY(infer_values(bound, shapes, dtypes));
   }
@@ -246,6 +247,7 @@ class Binder {
   base::Status reserve();
 
  private:
+  bool narrow() const;
   base::Result<Graph> in_precision(Graph forward) const;
   base::Result<Differentiated> differentiate_wanted(const Graph& forward);
   std::string scale_name() const;
@@ -316,11 +318,18 @@ base::Result<GradientHeads> Binder::prepare_gradients(BoundGraph& bound) {
     }
     bound.heads.push_back(gradient);
     if (bindings.grad_req.at(name) != GradReq::add) continue;
-    const std::string accumulator = name + "_gradient_sum";
+    std::string accumulator = name + "_gradient_sum";
+    while (bound.variables.contains(accumulator)) accumulator += "_";
     gradients.accumulators.emplace(gradients.begin + i, accumulator);
     bound.variables.emplace(accumulator, gradient);
   }
   return gradients;
+}
+
+/// Whether arrays have 16 bits, and not products alone.
+bool Binder::narrow() const {
+  return std::ranges::any_of(
+      variables_, [](const auto& variable) { return base::is_16_bit(variable.second.dtype()); });
 }
 
 base::Status Binder::bind_training() {
@@ -331,8 +340,9 @@ base::Status Binder::bind_training() {
   }
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
   const bool fused = executor_.options_.fused;
-  TROUPE_TRY_ASSIGN(Graph forward,
-                    in_precision(fused ? fuse_epilogues(delay_rectifiers(flat_, shapes)) : flat_));
+  TROUPE_TRY_ASSIGN(
+      Graph forward,
+      in_precision(fused ? fuse_epilogues(delay_rectifiers(flat_, shapes), narrow()) : flat_));
   const std::vector<StateUpdate> updates = state_updates(forward);
   Builder builder(runtime_.ops, forward);
   std::vector<Value> batch_values;
@@ -372,7 +382,8 @@ void Binder::keep(const BoundGraph& bound, const std::vector<StateUpdate>& updat
 
 base::Status Binder::bind_prediction() {
   const bool fused = executor_.options_.fused;
-  TROUPE_TRY_ASSIGN(Graph frozen, freeze(runtime_.ops, fused ? fuse_epilogues(flat_) : flat_));
+  TROUPE_TRY_ASSIGN(Graph frozen,
+                    freeze(runtime_.ops, fused ? fuse_epilogues(flat_, false) : flat_));
   if (fused) frozen = fold_batch_norms(runtime_.ops, frozen);
   TROUPE_TRY_ASSIGN(frozen, in_precision(std::move(frozen)));
   BoundGraph bound;
@@ -419,6 +430,10 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   }
   if (options.monitor && ndarray::uses_stream(options.device)) {
     return base::error(Errc::unimplemented, "bind: a monitor of values on {}",
+                       options.device.to_string());
+  }
+  if (options.tuner != nullptr && ndarray::uses_stream(options.device)) {
+    return base::error(Errc::unimplemented, "bind: kernels are not timed on {}",
                        options.device.to_string());
   }
   if (!bindings.outputs.empty() && bindings.outputs.size() != symbol.output_count()) {
@@ -480,6 +495,7 @@ base::Status Executor::backward(std::span<const NDArray> head_gradients) {
     return base::error(Errc::failed_precondition,
                        "another executor has used the shared arena since forward");
   }
+  if (bindings_.gradients.empty()) head_gradients = {};  // nobody wants what follows from them
   if (head_gradients.size() != head_gradients_.size()) {
     return base::error(Errc::invalid_argument, "backward takes {} head gradients, {} are given",
                        head_gradients_.size(), head_gradients.size());
@@ -495,6 +511,10 @@ base::Status Executor::backward(std::span<const NDArray> head_gradients) {
 
 base::Status Executor::set_step(std::int64_t step) {
   TROUPE_TRY(check_engine());
+  constexpr std::int64_t kStepsMax = std::int64_t{1} << 48;  // as counters of draws have them
+  if (step < 0 || step >= kStepsMax) {
+    return base::error(Errc::invalid_argument, "step {} is not from 0 to 2^48 - 1", step);
+  }
   const engine::Operation operation{.name = "set step",
                                     .lane = {{}, engine::LaneKind::priority},
                                     .priority = options_.priority,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "symbol/passes.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -15,8 +16,9 @@ namespace {
 
 class Fusion {
  public:
-  explicit Fusion(const Graph& graph)
+  Fusion(const Graph& graph, bool narrow)
       : graph_(graph),
+        narrow_(narrow),
         numbers_(graph),
         reader_(numbers_.size()),
         read_(numbers_.size()),
@@ -87,6 +89,8 @@ class Fusion {
     if (node.is_variable() || !node.op->epilogue || shows_more(index) || shares_state(node)) {
       return;
     }
+    // The gradient finds out from the hidden outputs where relu was zero.
+    if (narrow_ && node.op->recomputation) return;
     if (node.params.boolean("with_sum") || node.params.text("act_type") != "none") return;
     Epilogue epilogue{std::nullopt, false, index};
     const std::size_t* next = only_reader(index);
@@ -147,6 +151,7 @@ class Fusion {
   }
 
   const Graph& graph_;
+  const bool narrow_;
   const ValueNumbers numbers_;
   std::vector<std::optional<std::size_t>> reader_;  // per value: its only one, or kSeveral
   std::vector<bool> read_;                          // per value: by a node
@@ -246,6 +251,7 @@ Graph fuse_gradient_sums(const Graph& graph) {
 }
 
 Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph) {
+  if (assigns(graph)) return graph;
   const std::vector<int> readers = count_readers(graph);
   std::vector<bool> folded(graph.nodes.size(), false);
   for (const GraphNode& node : graph.nodes) {
@@ -289,8 +295,8 @@ Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph) {
   return result;
 }
 
-Graph fuse_epilogues(const Graph& graph) {
-  return Fusion(graph).run();
+Graph fuse_epilogues(const Graph& graph, bool narrow) {
+  return assigns(graph) ? graph : Fusion(graph, narrow).run();
 }
 
 }  // namespace troupe::symbol

@@ -12,8 +12,11 @@ namespace troupe::symbol {
 /// `graph`, before differentiation, with every sum of two and every relu in the epilogue of the
 /// node before it (OpDef::epilogue), where nothing else reads that node's first output. A node with
 /// an epilogue keeps its name and stands where the last node that it took in stood. Heads keep
-/// their nodes. Of two nodes that could take a sum in, the later one does.
-Graph fuse_epilogues(const Graph& graph);
+/// their nodes. Of two nodes that could take a sum in, the later one does. `narrow`: values of the
+/// graph have 16 bits, in which hidden outputs (a batch's statistics) are rounded, so operators
+/// whose output follows from them take nothing in. A graph with operators that assign stays as it
+/// is: what moves would read what they have written.
+Graph fuse_epilogues(const Graph& graph, bool narrow);
 
 /// A differentiated graph in which the gradient of a relu adds what reaches its output, where only
 /// it reads the sum and a kernel adds so many. Same bits: the order of the additions stays.

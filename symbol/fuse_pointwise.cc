@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/pointwise_chain.h"
+#include "symbol/passes.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -228,8 +229,7 @@ class PointwiseFusion {
 Graph fuse_pointwise(const ops::OpTable& table, const Graph& graph, const ValueShapes& shapes,
                      const ValueDTypes& dtypes) {
   // Readers of what an operator overwrites must stay where they are.
-  const auto assigns = [](const GraphNode& node) { return !node.is_variable() && node.op->assign; };
-  if (std::ranges::any_of(graph.nodes, assigns)) return graph;
+  if (assigns(graph)) return graph;
   return PointwiseFusion(table, graph, shapes, dtypes).run();
 }
 

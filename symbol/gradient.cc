@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -32,7 +33,7 @@ class Differentiator {
         numbers_(graph),
         builder_(table, graph_),
         contributions_(numbers_.size()),
-        ones_(numbers_.size(), false) {}
+        ones_(numbers_.size(), 0) {}
 
   base::Result<Differentiated> run(std::span<const std::string> wrt);
   /// Adds the backward pass: per argument its gradient, or nothing where it is zero.
@@ -62,7 +63,7 @@ class Differentiator {
   Builder builder_;
   std::vector<bool> depends_;  // per forward node: reaches back to a wanted argument
   std::vector<std::vector<Value>> contributions_;  // per forward value
-  std::vector<bool> ones_;  // per forward value: its head gradient is ones, not yet built
+  std::vector<std::size_t> ones_;  // per forward value: head gradients of ones, not yet built
 };
 
 /// What an operator's gradient function sees.
@@ -138,15 +139,21 @@ void Differentiator::mark_dependents(const std::vector<Value>& arguments) {
 std::vector<HeadGradient> Differentiator::seed_heads() {
   std::vector<HeadGradient> seeded;
   std::map<std::string, int> uses;
+  std::set<std::string> taken;  // by variables
+  for (const GraphNode& node : graph_.nodes) {
+    if (node.is_variable()) taken.insert(node.name);
+  }
   const std::vector<Value> heads = graph_.heads;
   for (std::size_t i = 0; i < heads.size(); ++i) {
     const GraphNode& node = graph_.node(heads[i]);
     if (!node.is_variable() && node.op->is_loss) {
-      ones_[numbers_[heads[i]]] = true;
+      ++ones_[numbers_[heads[i]]];
       continue;
     }
     std::string name = graph_.value_name(heads[i]) + "_head_gradient";
     if (const int use = ++uses[name]; use > 1) name += fmt::format("_{}", use);
+    while (taken.contains(name)) name += "_";
+    taken.insert(name);
     contributions_[numbers_[heads[i]]].push_back(builder_.add_variable(name));
     seeded.push_back({std::move(name), i});
   }
@@ -157,10 +164,9 @@ std::vector<HeadGradient> Differentiator::seed_heads() {
 std::optional<Value> Differentiator::sum(Value value) {
   std::vector<Value>& parts = contributions_[numbers_[value]];
   const auto set_prefix = [&] { builder_.set_prefix(graph_.value_name(value) + "_gradient"); };
-  if (ones_[numbers_[value]]) {
+  if (const std::size_t times = std::exchange(ones_[numbers_[value]], 0); times > 0) {
     set_prefix();
-    parts.insert(parts.begin(), builder_.add1("ones_like", {value}));
-    ones_[numbers_[value]] = false;
+    parts.insert(parts.begin(), times, builder_.add1("ones_like", {value}));
   }
   if (parts.empty()) return std::nullopt;
   if (parts.size() > 1) {
@@ -171,7 +177,7 @@ std::optional<Value> Differentiator::sum(Value value) {
 }
 
 bool Differentiator::has_gradient(Value value) const {
-  return ones_[numbers_[value]] || !contributions_[numbers_[value]].empty();
+  return ones_[numbers_[value]] > 0 || !contributions_[numbers_[value]].empty();
 }
 
 /// True for a call between a wanted argument and an output.

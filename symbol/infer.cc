@@ -191,16 +191,16 @@ base::Status apply_known(const Graph& graph, const ValueNumbers& numbers,
     const GraphNode& node = graph.nodes[i];
     if (!node.is_variable()) continue;
     Shape& own = shapes[numbers.begin(i)];
-    if (const auto it = node.extra.find("__shape__"); it != node.extra.end()) {
+    if (const auto it = known.find(node.name); it != known.end()) {
+      const base::Result<Shape> given = merge(own, it->second);
+      if (!given.ok()) return given.status().with_context(node_label(node));
+      own = *given;
+    }
+    if (const auto it = node.extra.find("__shape__"); it != node.extra.end() && !own.complete()) {
       base::Result<Shape> shape = declared_shape(it->second);
       if (shape.ok()) shape = merge(own, *shape);
       if (!shape.ok()) return shape.status().with_context(node_label(node) + " __shape__");
       own = *shape;
-    }
-    if (const auto it = known.find(node.name); it != known.end()) {
-      base::Result<Shape> merged = merge(own, it->second);
-      if (!merged.ok()) return merged.status().with_context(node_label(node));
-      own = *merged;
     }
   }
   return {};
@@ -275,7 +275,12 @@ base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
   for (std::size_t v = 0; v < dtypes.size(); ++v) {
     if (dtypes[v]) continue;
     dtypes[v] = otherwise;
-    TROUPE_TRY(sweeper.follow(v));
+    base::Status fits = sweeper.follow(v);
+    if (!fits.ok() && base::is_16_bit(otherwise)) {  // as labels, whose classes 16 bits do not hold
+      dtypes[v] = base::DType::f32;
+      fits = sweeper.follow(v);
+    }
+    TROUPE_TRY(std::move(fits));
   }
   ValueDTypes result;
   for (const OptionalDType& dtype : dtypes) result.push_back(*dtype);

@@ -3,6 +3,8 @@
 // topological order, variables with the operator "null", all attribute values as text.
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -145,6 +147,23 @@ base::Result<std::vector<FileNode>> read_nodes(const json& file) {
   return nodes;
 }
 
+/// Files of others have operators of one name, such as Gluon's where a block is called twice: the
+/// second one gets the next name that is free. Variables are who they are by their names.
+void rename_repeated(std::vector<FileNode>& nodes) {
+  std::set<std::string> names, taken;
+  for (const FileNode& node : nodes) names.insert(node.name);
+  for (FileNode& node : nodes) {
+    if (node.is_variable() || node.name.empty() || taken.insert(node.name).second) continue;
+    std::string free;
+    for (int k = 1; free.empty() || names.contains(free); ++k) {
+      free = fmt::format("{}_{}", node.name, k);
+    }
+    node.name = free;
+    names.insert(free);
+    taken.insert(std::move(free));
+  }
+}
+
 }  // namespace
 
 std::string Symbol::to_json() const {
@@ -174,6 +193,7 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   if (!file.is_object()) return malformed("top level", "must be an object");
   TROUPE_TRY_ASSIGN(std::vector<FileNode> nodes, read_nodes(file));
   upgrade(table, nodes);
+  rename_repeated(nodes);
   std::vector<std::shared_ptr<const Node>> made;
   std::size_t values = 0;  // with variables for inputs that the file leaves out
   const auto count = [&values](std::size_t more) -> base::Status {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/roofline.h"
 #include "symbol/layout_search.h"
 
 namespace troupe::symbol {
@@ -143,6 +144,11 @@ class Writer {
 };
 
 }  // namespace
+
+double NodePlan::seconds() const {
+  const bool gpu = call.op != nullptr && call.device.kind == base::DeviceKind::cuda;
+  return gpu ? ops::gpu_seconds(call) : offer.seconds;
+}
 
 base::Result<std::shared_ptr<const ops::Kernel>> prepare(const NodePlan& plan) {
   TROUPE_TRY_ASSIGN(std::shared_ptr<const ops::Kernel> kernel,

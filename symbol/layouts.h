@@ -36,6 +36,9 @@ struct NodePlan {
   std::vector<ops::Decline> declines;     ///< kernels that did not take it
   std::vector<Alternative> alternatives;  ///< offers weighed
   bool stored = false;                    ///< `offer` is a stored choice
+
+  /// What it takes beside other nodes: by the offer or, on a GPU, by the rule of GPUs.
+  double seconds() const;
 };
 
 /// The kernel of a plan. Made for one node each: a kernel may keep what it made for the addresses

@@ -120,7 +120,12 @@ void upgrade(const ops::OpTable& table, std::vector<FileNode>& nodes) {
 
 base::Result<Shape> declared_shape(std::string_view text) {
   if (text == "None") return Shape::unknown();
-  TROUPE_TRY_ASSIGN(Shape shape, base::parse_shape(text));
+  std::string plain;  // "(2L, 3L)" is Python 2's
+  for (const char c : text) {
+    const bool suffix = c == 'L' && !plain.empty() && plain.back() >= '0' && plain.back() <= '9';
+    if (!suffix) plain += c;
+  }
+  TROUPE_TRY_ASSIGN(Shape shape, base::parse_shape(plain));
   if (shape.rank() == 0) return Shape::unknown();
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (shape[axis] == 0) shape.set(axis, base::kUnknownDim);

@@ -46,6 +46,11 @@ std::string expression(const GraphNode& node) {
 
 }  // namespace
 
+bool assigns(const Graph& graph) {
+  return std::ranges::any_of(
+      graph.nodes, [](const GraphNode& node) { return !node.is_variable() && node.op->assign; });
+}
+
 Graph eliminate_common_subexpressions(const Graph& graph) {
   Graph result;
   std::vector<std::int64_t> index(graph.nodes.size(), -1);

@@ -10,6 +10,9 @@
 
 namespace troupe::symbol {
 
+/// True when an operator of the graph overwrites one of its inputs (OpDef::assign): then the order
+/// of nodes means something, and those that read a variable must not move.
+bool assigns(const Graph& graph);
 /// Only what the heads need. Order and names are kept.
 Graph prune(const Graph& graph);
 /// One node for equal calls on equal values (operators that draw or assign are never merged).

@@ -400,6 +400,13 @@ PlanRequest plan_request(const PreparedGraph& prepared, std::vector<bool> extern
     const auto& kernel = prepared.kernels[node];
     request.scratch_bytes.push_back(kernel == nullptr ? 0 : kernel->scratch_bytes());
     add_views(node, prepared.plans[node], request.views);
+    if (!sub.active() || !sub.nodes[node]) continue;
+    // A part of a value that has all samples is no place for others.
+    std::erase_if(request.views, [&](const NodeView& of) {
+      const auto input = static_cast<std::size_t>(of.view.input);
+      return of.node == node &&
+             sub.sliced[prepared.numbers[prepared.graph.nodes[node].inputs[input]]];
+    });
   }
   return request;
 }

@@ -121,7 +121,7 @@ void Facts::find_cost(const Cloner& cloner, std::size_t index) {
   Node& node = nodes[index];
   if (node.outputs == 0) return;
   const GraphNode call = cloner.call(draft, index);
-  node.cost = cloner.plan(draft, index).offer.seconds;
+  node.cost = cloner.plan(draft, index).seconds();
   node.product = call.op->multiplies_and_adds;
   for (std::size_t k = 0; k < call.inputs.size(); ++k) {
     const Value value = call.inputs[k];
@@ -407,7 +407,7 @@ base::Result<Draft> choose(const Search& search, const RecomputeOptions& options
 base::Result<Recomputed> recompute(const ops::OpTable& table, PreparedGraph prepared,
                                    const RecomputeOptions& options) {
   Recomputed result;
-  for (const NodePlan& plan : prepared.plans) result.step_seconds += plan.offer.seconds;
+  for (const NodePlan& plan : prepared.plans) result.step_seconds += plan.seconds();
   const bool shares = options.memory == MemoryMode::share || options.memory == MemoryMode::both;
   const bool wanted = options.policy == Recompute::budget || shares;
   const bool searches = options.policy != Recompute::none && wanted;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ops/roofline.h"
+#include "symbol/passes.h"
 #include "symbol/plan_memory.h"
 #include "symbol/prologue.h"
 
@@ -59,8 +60,7 @@ class SubBatcher {
 
   base::Result<PreparedGraph> run() {
     // Its readers must stay where they are.
-    const auto assigns = [](const GraphNode& n) { return !n.is_variable() && n.op->assign; };
-    if (std::ranges::any_of(original_.graph.nodes, assigns)) return std::move(original_);
+    if (assigns(original_.graph)) return std::move(original_);
     mark();
     least_ = planned_live_set(request()).bytes;
     // Once more after each kernel that declines fewer samples.
@@ -259,7 +259,9 @@ std::optional<SubBatcher::Choice> SubBatcher::choose() const {
   const PlanRequest whole = request();
   std::size_t least = least_;
   const bool chosen = wanted_ == kChosenSubBatch;
-  if (chosen && least < kBytesLeast) return std::nullopt;
+  // A few samples are too little work for a GPU.
+  const bool on_gpu = prepared_.plans[first_].call.device.kind == base::DeviceKind::cuda;
+  if (chosen && (on_gpu || least < kBytesLeast)) return std::nullopt;
   double seconds = 0.0;
   for (std::size_t i = first_; i < prepared_.graph.nodes.size(); ++i) {
     seconds += prepared_.plans[i].offer.seconds;

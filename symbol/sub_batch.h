@@ -51,7 +51,8 @@ inline constexpr std::int64_t kChosenSubBatch = 0;
 /// `prepared`, a prediction's graph, with its sub-batches. `weights`: variables that have no
 /// samples. `wanted`: samples of a part at most, or kChosenSubBatch. The nodes that run in parts
 /// are those that make planned memory smallest while the kernels' rules find their parts hardly
-/// slower than the whole; where there are none, nothing changes. Takes the kernels that `prepared`
+/// slower than the whole; where there are none, or on a GPU unless `wanted` says how many, nothing
+/// changes. Takes the kernels that `prepared`
 /// has, for fewer samples.
 base::Result<PreparedGraph> take_sub_batches(PreparedGraph prepared,
                                              const std::set<std::string>& weights,

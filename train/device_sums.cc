@@ -103,8 +103,6 @@ class DeviceSums::Running {
 
 namespace {
 
-constexpr engine::Lane kHostCopy{{}, engine::LaneKind::copy};
-
 bool has_streams(base::Device device, std::span<base::Stream* const> given) {
   if (given.empty()) return device.kind == base::DeviceKind::cuda;
   return std::ranges::any_of(given, [&](base::Stream* at) { return at->device() == device; });
@@ -133,7 +131,8 @@ base::Result<std::unique_ptr<DeviceSums>> DeviceSums::create(const schemas::JobS
                                                              base::Clock& clock,
                                                              const DeviceSumsOptions& options) {
   std::unique_ptr<DeviceSums> made;
-  if (job.consistency.device.mode != schemas::ConsistencyMode::sequential) return made;
+  const bool by_steps = job.consistency.device.mode == schemas::ConsistencyMode::sequential;
+  if (!job.workers.gpu_sums || !by_steps) return made;
   for (const SumRank& at : ranks) {
     if (!ndarray::uses_stream(at.device) || !has_streams(at.device, options.streams)) return made;
   }
@@ -227,7 +226,7 @@ std::shared_ptr<const double> DeviceSums::push(ndarray::Runtime& runtime, const 
   for (const ndarray::NDArray& array : run->host) written.push_back(array.variable());
   const engine::Operation operation{.name = "gradients to a sum",
                                     .reads = reads,
-                                    .lane = kHostCopy,
+                                    .lane = engine::kHostCopyLane,
                                     .priority = push.priority,
                                     .overwrites = written};
   runtime.engine.push_async(
@@ -318,7 +317,7 @@ void DeviceSums::start(std::shared_ptr<Running> running) {
         running->begin(context);
         return {};
       });
-  engine.push({"sum is there", there, {}, kHostCopy, 0},
+  engine.push({"sum is there", there, {}, engine::kHostCopyLane, 0},
               [running = std::move(running)](engine::RunContext&) -> base::Status {
                 running->end();
                 return {};

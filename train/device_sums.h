@@ -61,8 +61,8 @@ class DeviceSums {
  public:
   /// The sums of `ranks`: all that one machine has of the job, which are in this process. Null
   /// where there is nothing to add here: no two of them meet in a node of the tree, one computes on
-  /// a CPU or on a device for which there is no stream, or the device tier is eventual, where
-  /// gradients are not added step by step. Errors: those of a GPU.
+  /// a CPU or on a device for which there is no stream, the job wants no sums on GPUs, or its
+  /// device tier is eventual, where gradients are not added step by step. Errors: those of a GPU.
   static base::Result<std::unique_ptr<DeviceSums>> create(const schemas::JobSpec& job,
                                                           std::span<const SumRank> ranks,
                                                           const ops::OpTable& table,

@@ -130,12 +130,12 @@ void add_train(Lines& lines, const schemas::TrainSpec& train) {
 }
 
 void add_workers(Lines& lines, const schemas::WorkersSpec& workers) {
-  const auto& [machines, devices, threads, device, memory] = workers;
+  const auto& [machines, devices, threads, device, memory, gpu_graphs, gpu_sums] = workers;
   lines.add("workers.machines", machines)
       .add("workers.devices", devices)
       .add("workers.threads", threads);
   no_bit_depends_on(device);  // but for the numeric class, which says what computes
-  no_bit_depends_on(memory);
+  no_bit_depends_on(memory, gpu_graphs, gpu_sums);
 }
 
 void add_consistency(Lines& lines, const schemas::ConsistencySpec& consistency) {

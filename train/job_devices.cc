@@ -11,6 +11,28 @@
 #include "base/units.h"
 
 namespace troupe::train {
+namespace {
+
+const std::string& model_of(const gpu::Inventory& inventory, base::Device device) {
+  return inventory.devices[static_cast<std::size_t>(device.index)].name;
+}
+
+/// Those of one model: the one that has the most of them, as far as `wanted`; the first of these.
+std::vector<base::Device> of_one_model(const std::vector<base::Device>& fit,
+                                       const gpu::Inventory& inventory, std::size_t wanted) {
+  std::vector<base::Device> best;
+  for (const base::Device first : fit) {
+    std::vector<base::Device> alike;
+    for (const base::Device each : fit) {
+      if (model_of(inventory, each) == model_of(inventory, first)) alike.push_back(each);
+    }
+    alike.resize(std::min(alike.size(), wanted));
+    if (alike.size() > best.size()) best = std::move(alike);
+  }
+  return best;
+}
+
+}  // namespace
 
 base::Result<std::vector<base::Device>> choose_gpus(const schemas::JobSpec& job,
                                                     const gpu::Inventory& inventory) {
@@ -39,6 +61,7 @@ base::Result<std::vector<base::Device>> choose_gpus(const schemas::JobSpec& job,
                        "workers.memory asks for GPUs of {} or more: {}",
                        base::format_bytes(workers.memory), fmt::join(others, ", "));
   }
+  if (job.reproducible) return of_one_model(fit, inventory, job.ranks());
   fit.resize(std::min<std::size_t>(fit.size(), job.ranks()));
   return fit;
 }

@@ -12,9 +12,10 @@
 namespace troupe::train {
 
 /// For LocalRunOptions::devices. GPUs: one for each rank, in the inventory's order, of those that
-/// can be used and have the memory that the job asks for; where there are fewer, ranks share them
-/// in turns. None for a job on CPUs. resource_exhausted: the machine has no GPU, and why; or none
-/// has the memory, beside those there are.
+/// can be used and have the memory that the job asks for, all of one model where the job is to be
+/// reproducible; where there are fewer, ranks share them in turns. None for a job on CPUs.
+/// resource_exhausted: the machine has no GPU, and why; or none has the memory, beside those there
+/// are.
 base::Result<std::vector<base::Device>> choose_gpus(const schemas::JobSpec& job,
                                                     const gpu::Inventory& inventory);
 

@@ -274,7 +274,6 @@ base::Result<LocalSums> LocalSums::create(const schemas::JobSpec& job, const ops
                                           base::Clock& clock, const LocalRunOptions& options) {
   LocalSums made;
   made.machine_of_rank_ = store::machine_of_rank_by_group(job.workers);
-  if (!options.add_on_devices) return made;
   std::vector<std::vector<SumRank>> machines(job.workers.machines);
   for (std::uint32_t rank = 0; rank < job.ranks(); ++rank) {
     machines[made.machine_of_rank_[rank]].push_back({rank, options.device_of(rank)});

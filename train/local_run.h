@@ -52,7 +52,6 @@ struct LocalRunOptions {
   std::vector<std::vector<base::Stream*>> streams = {};
   /// By machine, as DeviceSumsOptions has them.
   std::vector<std::vector<base::Stream*>> sum_streams = {};
-  bool add_on_devices = true;  ///< where DeviceSums can; no bit depends on it
 
   base::Device device_of(std::uint32_t rank) const {
     return devices.empty() ? base::Device{} : devices[rank % devices.size()];

@@ -260,11 +260,11 @@ void Module::push_gradient(std::uint32_t key, const store::PushInfo& info) {
   const engine::Variable writes[] = {gradient.variable()};
   if (!computed) {
     // Nothing else writes this array, and a store takes the steps of a key in their order.
-    runtime_.engine.push({"order", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
+    runtime_.engine.push({"order", {}, writes, engine::kHostCopyLane, info.priority},
                          [](engine::RunContext&) { return base::Status(); });
   } else if (checked && way_ != GradientWay::sum_member && (info.counted || info.count > 0.0)) {
     runtime_.engine.push(
-        {"check", {}, writes, {{}, engine::LaneKind::copy}, info.priority},
+        {"check", {}, writes, engine::kHostCopyLane, info.priority},
         [gradient, name = keys_[key].name, dtype = keys_[key].dtype, info,
          of = pushes_of_](engine::RunContext&) -> base::Status {
           if (info.ready_count() == 0.0) return {};

@@ -75,6 +75,7 @@ struct RankRunner::Parts {
     made.engine_pending_bytes_max = job->spec.limits.engine_pending_bytes_max;
     made.thread_name = "rank" + std::to_string(options.rank);
     made.trace_path = options.trace_path;
+    made.graphs = job->spec.workers.gpu_graphs;
     made.streams = options.streams;
     for (const auto& stream : streams) made.streams.push_back(stream.get());
     return made;

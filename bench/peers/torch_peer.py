@@ -76,12 +76,18 @@ def pointwise_rows():
     x, g = torch.rand(32, 20, 24, 24), torch.rand(32, 20, 24, 24)
     a, b = torch.rand(256, 1024), torch.rand(256, 1024)
     column, s = torch.rand(256, 1), torch.rand(32, 1000)
+    pixels = torch.rand(4, 21, 64, 64)
     probability = functional.softmax(s, 1)
+    of_pixels = functional.softmax(pixels, 1)
     return {f"activation/{title}": lambda: functional.relu(x),
             f"activation_backward/{title}": lambda: ATEN.threshold_backward(g, x, 0),
             "softmax/batch 32, 1000 classes": lambda: functional.softmax(s, 1),
             "softmax_backward/batch 32, 1000 classes": lambda: ATEN._softmax_backward_data(
                 s, probability, 1, torch.float32),
+            "softmax/21 classes of each pixel": lambda: functional.softmax(pixels, 1),
+            "softmax_backward/21 classes of each pixel": lambda: ATEN._softmax_backward_data(
+                pixels, of_pixels, 1, torch.float32),
+            "log_softmax/21 classes of each pixel": lambda: functional.log_softmax(pixels, 1),
             "add/large/(256, 1024)/(256, 1024)": lambda: a + b,
             "multiply/large/(256, 1024)/(256, 1)": lambda: a * column,
             "exp/large": lambda: torch.exp(a),

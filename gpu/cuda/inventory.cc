@@ -6,8 +6,11 @@
 
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <span>
+#include <string>
 
+#include "base/environment.h"
 #include "gpu/device_id.h"
 #include "gpu/machine_code.h"
 #include "gpu/shared_library.h"
@@ -30,7 +33,14 @@ std::string problem_of(cudaError_t error, int driver) {
                        dotted(driver), dotted(CUDART_VERSION));
   }
   if (error == cudaSuccess || error == cudaErrorNoDevice) {
-    return "the driver shows no device (is CUDA_VISIBLE_DEVICES set?)";
+    const std::optional<std::string> visible = base::visible_gpus();
+    if (visible) {
+      return fmt::format("the driver shows no device (CUDA_VISIBLE_DEVICES is '{}')", *visible);
+    }
+    return "the driver shows no device (may this process open the files /dev/nvidia*?)";
+  }
+  if (error == cudaErrorSystemNotReady) {
+    return "the driver is not ready (machines with NVSwitch need nvidia-fabricmanager to run)";
   }
   return fmt::format("the CUDA runtime says: {}", cudaGetErrorString(error));
 }
@@ -51,7 +61,8 @@ DeviceFacts facts_of(int index) {
   }
   DeviceFacts facts{.problem = {},
                     .name = properties.name,
-                    .uuid = device_uuid(std::span(properties.uuid.bytes)),
+                    .uuid = visible_name(base::visible_gpus(), static_cast<std::size_t>(index),
+                                         device_uuid(std::span(properties.uuid.bytes))),
                     .pci_bus_id = pci_bus_id_of(properties),
                     .memory_bytes = properties.totalGlobalMem,
                     .compute_major = properties.major,

@@ -46,18 +46,84 @@ std::uint64_t free_bytes(Device device) {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
+namespace {
+
+/// Where peers may read each other's memory.
+bool enable_peer(Device device, Device peer) {
+  int can = 0;
+  const DeviceScope scope(device);
+  cudaError_t got = cudaDeviceCanAccessPeer(&can, device.index, peer.index);
+  if (got == cudaSuccess && can != 0) got = cudaDeviceEnablePeerAccess(peer.index, 0);
+  if (got != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
+  return (got == cudaSuccess && can != 0) || got == cudaErrorPeerAccessAlreadyEnabled;
+}
+
+void disable_peer(Device device, Device peer) {
+  const DeviceScope scope(device);
+  if (cudaDeviceDisablePeerAccess(peer.index) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+  }
+}
+
+/// Memory of a device while the object lives; null where there is none.
+class Held {
+ public:
+  Held(Device device, std::size_t bytes) : device_(device) {
+    const Result<std::byte*> data = allocate(device, bytes);
+    if (data.ok()) data_ = *data;
+  }
+  ~Held() {
+    if (data_ != nullptr) release(device_, data_);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  const Device device_;
+  std::byte* data_ = nullptr;
+};
+
+/// Whether bytes get from one device to the other: on machines that send them through an IOMMU
+/// they may be lost although the driver offers access and reports no error.
+bool arrive(Device from, Device to) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  constexpr std::size_t kPrime = 251;
+  std::vector<std::byte> sent(kBytes), got(kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<std::byte>(i % kPrime);
+  const Held source(from, kBytes), target(to, kBytes);
+  if (source.data() == nullptr || target.data() == nullptr) return false;
+  const auto copied = [&] {
+    const DeviceScope scope(to);
+    return cudaMemset(target.data(), 0xff, kBytes) == cudaSuccess &&
+           cudaMemcpy(source.data(), sent.data(), kBytes, cudaMemcpyDefault) == cudaSuccess &&
+           cudaMemcpyPeer(target.data(), to.index, source.data(), from.index, kBytes) ==
+               cudaSuccess &&
+           cudaDeviceSynchronize() == cudaSuccess &&
+           cudaMemcpy(got.data(), target.data(), kBytes, cudaMemcpyDefault) == cudaSuccess;
+  };
+  if (copied()) return got == sent;
+  static_cast<void>(cudaGetLastError());
+  return false;
+}
+
+}  // namespace
+
 std::vector<std::pair<Device, Device>> allow_peer_access(const std::vector<Device>& devices) {
   std::vector<std::pair<Device, Device>> without;
-  for (const Device device : devices) {
-    for (const Device peer : devices) {
-      int can = 0;
-      if (peer == device || !check_device(device).ok() || !check_device(peer).ok()) continue;
-      const DeviceScope scope(device);
-      cudaError_t got = cudaDeviceCanAccessPeer(&can, device.index, peer.index);
-      if (got == cudaSuccess && can != 0) got = cudaDeviceEnablePeerAccess(peer.index, 0);
-      if (got != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
-      const bool has = (got == cudaSuccess && can != 0) || got == cudaErrorPeerAccessAlreadyEnabled;
-      if (!has) without.emplace_back(device, peer);
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    for (std::size_t k = i + 1; k < devices.size(); ++k) {
+      const Device a = devices[i], b = devices[k];
+      if (a == b || !check_device(a).ok() || !check_device(b).ok()) continue;
+      const bool forth = enable_peer(a, b), back = enable_peer(b, a);
+      if ((!forth || arrive(a, b)) && (!back || arrive(b, a))) {
+        if (!forth) without.emplace_back(a, b);
+        if (!back) without.emplace_back(b, a);
+        continue;
+      }
+      if (forth) disable_peer(a, b);
+      if (back) disable_peer(b, a);
+      without.insert(without.end(), {{a, b}, {b, a}});
     }
   }
   return without;

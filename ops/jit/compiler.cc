@@ -189,9 +189,10 @@ Result<void*> load_kernel(const std::string& code, const char* name) {
   cudaKernel_t kernel = nullptr;
   if (error == cudaSuccess) error = cudaLibraryGetKernel(&kernel, loaded, name);
   if (error == cudaSuccess) return static_cast<void*>(kernel);
-  static_cast<void>(cudaGetLastError());  // what does not stick is told once
-  return base::error(Errc::unimplemented, "a compiled kernel could not be loaded: {}",
-                     cudaGetErrorString(error));
+  static_cast<void>(cudaGetLastError());                 // what does not stick is told once
+  const bool full = error == cudaErrorMemoryAllocation;  // says nothing of other times
+  return base::error(full ? Errc::resource_exhausted : Errc::unimplemented,
+                     "a compiled kernel could not be loaded: {}", cudaGetErrorString(error));
 }
 #else
 Result<void*> load_kernel(const std::string&, const char*) {

@@ -37,6 +37,7 @@ KernelDef chain_kernel(const std::string& name, ChainForm form) {
       }};
   kernel.seconds = [form](const OpCall& call) { return chain_seconds(call, form); };
   kernel.takes_16_bits = true;
+  kernel.leads_team = form == ChainForm::blocks;  // some steps' kernels may
   return kernel;
 }
 

@@ -113,7 +113,7 @@ class CudnnConvolution final : public Kernel {
     }
     c.adds = adds || epilogue_.sum;
     c.tf32 = call_.tf32;
-    if (pass_ == Pass::output && !c.adds && (biased_ || epilogue_.relu)) fuse(c);
+    if (pass_ == Pass::output && !c.adds && (biased_ || epilogue_.relu)) TROUPE_TRY(fuse(c));
     if (!fused_) {
       TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device));
     }
@@ -129,14 +129,15 @@ class CudnnConvolution final : public Kernel {
 
   /// Plans bias and relu with the convolution, where an engine takes all of them. In f32 without
   /// TF32 none does.
-  void fuse(cudnn::Convolution c) {
-    if (base::dtype_size(c.data.dtype) >= sizeof(float) && !c.tf32) return;
+  Status fuse(cudnn::Convolution c) {
+    if (base::dtype_size(c.data.dtype) >= sizeof(float) && !c.tf32) return {};
     if (biased_) c.bias = call_.inputs[2].dtype;
     c.relu = epilogue_.relu;
     auto plan = cudnn::Plan::make(c, call_.device);
-    if (!plan.ok()) return;
-    plan_ = std::move(plan).value();
+    if (plan.status().code() == Errc::unimplemented) return {};
+    TROUPE_TRY_ASSIGN(plan_, std::move(plan));
     fused_ = true;
+    return {};
   }
   /// The bias where cuDNN takes it: a slice of an array may begin anywhere.
   Result<void*> aligned_bias(const KernelContext& context) const {

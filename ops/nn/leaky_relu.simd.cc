@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // leaky, and the gradients of leaky, elu and selu, with the widest vectors of the machine, with the
-// reference's bits; gelu and its gradient of f32.
+// reference's bits; elu, selu, gelu and its gradient of f32.
 #include "ops/nn/leaky_relu.h"
 #include "ops/support/flat_kernel.h"
 #include "ops/support/pointwise_functions.h"
@@ -51,6 +51,24 @@ struct EluBackwardElements : ElementsCall {
     const auto factor =
         hn::IfThenElse(hn::Gt(y, hn::Zero(d)), hn::Set(d, above), hn::Add(y, hn::Set(d, depth)));
     out.store(d, hn::Mul(hn::LoadU(d, gradient + i), factor), i);
+  }
+};
+
+/// elu and selu.
+template <typename T>
+struct EluElements : ElementsCall {
+  bool selu = call.params.text("act_type") == "selu";
+  T above = static_cast<T>(selu ? pointwise::kSeluScale : 1.0);
+  T depth = static_cast<T>(selu ? pointwise::kSeluDepth : call.params.real("slope"));
+  const T* data = input<T>(0);
+  ElementsOutput<T> out{{call, context}};
+
+  template <typename D>
+  HWY_INLINE void operator()(D d, std::int64_t i) const {
+    const auto x = hn::LoadU(d, data + i);
+    const auto below = hn::Mul(hn::Set(d, depth), expm1_below_zero(d, x));
+    const auto positive = hn::Gt(x, hn::Zero(d));
+    out.store(d, hn::IfThenElse(positive, hn::Mul(hn::Set(d, above), x), below), i);
   }
 };
 
@@ -111,6 +129,9 @@ base::Status run_gelu(const OpCall& call, const KernelContext& context) {
 base::Status run_gelu_backward(const OpCall& call, const KernelContext& context) {
   return run_elements_of<GeluBackwardElements, float>(call, context);
 }
+base::Status run_elu(const OpCall& call, const KernelContext& context) {
+  return run_elements_of<EluElements, float>(call, context);
+}
 base::Status run_leaky(const OpCall& call, const KernelContext& context) {
   return run_elements<LeakyElements>(call, context);
 }
@@ -126,6 +147,7 @@ namespace troupe::ops {
 
 HWY_EXPORT(run_gelu);
 HWY_EXPORT(run_gelu_backward);
+HWY_EXPORT(run_elu);
 HWY_EXPORT(run_leaky);
 HWY_EXPORT(run_elu_backward);
 
@@ -150,6 +172,15 @@ base::Status run_gelu_gradient(const OpCall& call, const KernelContext& context)
   return HWY_DYNAMIC_DISPATCH(run_gelu_backward)(call, context);
 }
 
+base::Status run_elu_forward(const OpCall& call, const KernelContext& context) {
+  return HWY_DYNAMIC_DISPATCH(run_elu)(call, context);
+}
+
+base::Status accepts_elu(const OpCall& call) {
+  const std::string& type = call.params.text("act_type");
+  if (type == "elu" || type == "selu") return only_f32(call);
+  return base::error(base::Errc::unimplemented, "only elu and selu");
+}
 base::Status accepts_gelu(const OpCall& call) {
   if (call.params.text("act_type") == "gelu") return only_f32(call);
   return base::error(base::Errc::unimplemented, "only gelu");
@@ -168,6 +199,7 @@ base::Status accepts_backward(const OpCall& call) {
 std::span<const BackendKernel> kernels_leaky_relu_simd() {
   static const std::vector<BackendKernel> kernels = {
       {"leaky_relu", flat_kernel("simd", run_forward, accepts_forward)},
+      {"leaky_relu", flat_kernel("simd:exp", run_elu_forward, accepts_elu)},
       {"leaky_relu", flat_kernel("simd:exp", run_gelu_forward, accepts_gelu)},
       {"leaky_relu_backward", flat_kernel("simd", run_backward, accepts_backward)},
       {"leaky_relu_backward", flat_kernel("simd:exp", run_gelu_gradient, accepts_gelu)},

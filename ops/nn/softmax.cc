@@ -81,11 +81,22 @@ std::vector<Sample> samples(std::size_t inputs, bool differentiable) {
   std::vector<Sample> result = {
       {.title = "last axis", .inputs = {{5, 10}}},
       {.title = "axis 1 of three", .attributes = {{"axis", "1"}}, .inputs = {{2, 7, 3}}},
+      {.title = "many classes and positions",
+       .attributes = {{"axis", "1"}},
+       .inputs = {{2, 131, 71}}},
+      {.title = "thousands of classes", .inputs = {{3, 20'011}}},
+      {.title = "thousands of classes, two positions",
+       .attributes = {{"axis", "0"}},
+       .inputs = {{20'011, 2}}},
       {.title = "batch 32, 1000 classes", .inputs = {{32, 1000}}, .benchmark = true},
+      {.title = "21 classes of each pixel",
+       .attributes = {{"axis", "1"}},
+       .inputs = {{4, 21, 64, 64}},
+       .benchmark = true},
   };
   for (Sample& sample : result) {
     sample.inputs.resize(inputs, sample.inputs[0]);
-    sample.gradient = differentiable && !sample.benchmark;
+    sample.gradient = differentiable && sample.inputs[0].elements() < 100;
   }
   return result;
 }

@@ -3,6 +3,8 @@
 // summed (never averaged) over samples. Pure functions of views; any thread.
 #include "ops/nn/softmax_output.h"
 
+#include <array>
+
 namespace troupe::ops {
 namespace {
 
@@ -100,20 +102,40 @@ Status run_backward(const OpCall& call, const KernelContext& c, T) {
   TROUPE_TRY(labels.check(v.classes));
   const T* output = c.inputs[0].as<T>();
   T* result = c.outputs[0].as<T>();
-  const double parts =
+  const double positions =
       call.params.boolean("multi_output") ? static_cast<double>(label_positions(shape)) : 1.0;
-  const auto scale = static_cast<T>(call.params.real("grad_scale") / parts);
+  const auto scale = static_cast<T>(call.params.real("grad_scale") / positions);
   const double alpha = call.params.real("smooth_alpha");
   const auto own = static_cast<T>(1.0 - alpha);
   const auto other =
       static_cast<T>(v.classes > 1 ? alpha / static_cast<double>(v.classes - 1) : 0.0);
-  c.parallel(v.rows(), [&](std::int64_t row) {
-    const std::int64_t base = v.row_offset(row);
-    const std::optional<std::int64_t> label = labels.at(row);
+  // Of a row's class k; label -1: the row is left out.
+  const auto element = [=](std::int64_t at, std::int64_t label, std::int64_t k) {
+    const T target = label == k ? own : other;
+    return label >= 0 ? scale * (output[at] - target) : T{0};
+  };
+  if (v.inner == 1) {
+    c.parallel(v.outer, [&](std::int64_t row) {
+      const std::int64_t label = labels.at(row).value_or(-1), base = row * v.classes;
+      for (std::int64_t k = 0; k < v.classes; ++k) result[base + k] = element(base + k, label, k);
+    });
+    return {};
+  }
+  // Rows beside each other, so that memory is read and written in its order.
+  constexpr std::int64_t kRows = 256;
+  const std::int64_t parts = (v.inner + kRows - 1) / kRows;
+  c.parallel(v.outer * parts, [&](std::int64_t part) {
+    const std::int64_t outer = part / parts, first = part % parts * kRows;
+    const std::int64_t count = std::min(kRows, v.inner - first);
+    std::array<std::int64_t, kRows> label{};
+    for (std::int64_t i = 0; i < count; ++i) {
+      label[static_cast<std::size_t>(i)] = labels.at(outer * v.inner + first + i).value_or(-1);
+    }
     for (std::int64_t k = 0; k < v.classes; ++k) {
-      const std::int64_t at = base + k * v.inner;
-      const T target = label == k ? own : other;
-      result[at] = label ? scale * (output[at] - target) : T{0};
+      const std::int64_t base = (outer * v.classes + k) * v.inner + first;
+      for (std::int64_t i = 0; i < count; ++i) {
+        result[base + i] = element(base + i, label[static_cast<std::size_t>(i)], k);
+      }
     }
   });
   return {};
@@ -151,6 +173,9 @@ std::vector<Sample> samples() {
        .attributes = {{"multi_output", "True"}, {"smooth_alpha", "0.1"}},
        .inputs = {{2, 4, 3, 2}, {2, 6}}},
       {.title = "flattened classes", .inputs = {{3, 2, 2}, {3}}},
+      {.title = "many positions",
+       .attributes = {{"multi_output", "True"}, {"use_ignore", "True"}, {"ignore_label", "2"}},
+       .inputs = {{2, 5, 21, 19}, {2, 21, 19}}},
       {.title = "batch 32, 1000 classes", .inputs = {{32, 1000}, {32}}, .benchmark = true},
   };
   for (Sample& sample : result) {

@@ -2,6 +2,7 @@
 // sgd_update with the widest vectors of the machine. The same operations in the same order as the
 // reference, each rounded by itself (no fused multiply-add), so the bits are equal.
 #include "ops/support/flat_kernel.h"
+#include "ops/support/update.h"
 #include "ops/table.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace troupe::ops::HWY_NAMESPACE {
 
-/// One step of the update; its numbers are read once per run.
+/// One step of the update; its numbers are read once per weight.
 template <typename T>
 struct SgdElements : ElementsCall {
   const T* weight = input<T>(0);
@@ -49,6 +50,15 @@ base::Status run_sgd_update(const OpCall& call, const KernelContext& context) {
   return run_elements<SgdElements>(call, context);
 }
 
+base::Status run_multi_sgd_update(const OpCall& call, const KernelContext& context) {
+  return for_each_weight(3, call, context, [&](auto inputs, auto outputs) {
+    KernelContext one = context;
+    one.inputs = inputs;
+    one.outputs = outputs;
+    return run_elements<SgdElements>(call, one);
+  });
+}
+
 }  // namespace troupe::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -56,11 +66,17 @@ HWY_AFTER_NAMESPACE();
 namespace troupe::ops {
 
 HWY_EXPORT(run_sgd_update);
+HWY_EXPORT(run_multi_sgd_update);
 
 std::span<const BackendKernel> kernels_sgd_update_simd() {
   static const std::vector<BackendKernel> kernels = {
-      {"sgd_update", flat_kernel("simd", [](const OpCall& call, const KernelContext& context) {
-         return HWY_DYNAMIC_DISPATCH(run_sgd_update)(call, context);
+      {"sgd_update", flat_kernel("simd",
+                                 [](const OpCall& call, const KernelContext& context) {
+                                   return HWY_DYNAMIC_DISPATCH(run_sgd_update)(call, context);
+                                 })},
+      {"multi_sgd_update",
+       flat_kernel("simd", [](const OpCall& call, const KernelContext& context) {
+         return HWY_DYNAMIC_DISPATCH(run_multi_sgd_update)(call, context);
        })}};
   return kernels;
 }

@@ -103,9 +103,6 @@ std::size_t plan_places(std::size_t inputs, std::vector<PlannedStep>& steps) {
   return busy_until.size();
 }
 
-/// Its kernels lead a team, and so run in no parallel region.
-constexpr std::string_view kLeader = "onednn";
-
 /// What makes the kernel that the operator would have by itself.
 Result<const KernelDef*> step_maker(const OpCall& call, ChainForm form) {
   if (form == ChainForm::device) {  // asked about on the host, too
@@ -208,7 +205,7 @@ class ChainKernel final : public Kernel {
       OpCall step = call_on_rows(call, i, std::max<std::int64_t>(count_, 1), call.team);
       step.reference_only = form == ChainForm::reference;
       TROUPE_TRY_ASSIGN(steps_[i].maker, step_maker(step, form));
-      together = together || steps_[i].maker->name == kLeader;
+      together = together || steps_[i].maker->leads_team;
     }
     if (form == ChainForm::device) {
       block_ = std::max<std::int64_t>(count_, 1);

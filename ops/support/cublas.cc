@@ -61,8 +61,10 @@ const Result<Library>& library() {
   return found;
 }
 
+/// resource_exhausted instead of `code` where memory was missing.
 Status checked(cublasStatus_t status, Errc code, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return {};
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) code = Errc::resource_exhausted;
   return base::error(code, "cuBLASLt, {}: status {}", call, static_cast<int>(status));
 }
 
@@ -151,9 +153,9 @@ struct Plan::Prepared {
     cublasLtMatmulPreferenceOpaque_t preference{};
     TROUPE_TRY(checked(lib.init_preference(&preference, sizeof(preference)), Errc::unimplemented,
                        "cublasLtMatmulPreferenceInit"));
-    // In place means by atomic additions, in any order.
-    const std::uint32_t reductions =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    // In place means by atomic additions, in any order; the output's type would round partial sums
+    // to 16 bits.
+    const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     TROUPE_TRY(checked(lib.set_preference(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                           &reductions, sizeof(reductions)),
                        Errc::unimplemented, "cublasLtMatmulPreferenceSetAttribute"));
@@ -193,7 +195,10 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
   const Result<cublasLtHandle_t> handle = handles[index]->get();
-  if (!handle.ok()) return base::error(Errc::unimplemented, "{}", handle.status().text());
+  if (const Status& made = handle.status(); !made.ok()) {
+    const bool full = made.code() == Errc::resource_exhausted;
+    return full ? made : base::error(Errc::unimplemented, "{}", made.text());
+  }
   auto prepared = std::make_shared<Prepared>();
   TROUPE_TRY(prepared->describe(*library(), product));
   Plan plan;

@@ -21,6 +21,9 @@
 namespace troupe::ops::cudnn {
 namespace {
 
+/// Some engines align their part of the workspace themselves; a kernel's scratch promises less.
+constexpr std::size_t kWorkspaceAlignment = 256;
+
 using base::DType;
 using base::Errc;
 using base::Result;
@@ -66,10 +69,15 @@ const Result<Library>& library() {
   return found;
 }
 
-/// `code` of a call that failed, with the library's own words.
+/// `code` of a call that failed, with the library's own words; resource_exhausted where memory was
+/// missing, which says nothing of what the library can do.
 Status failure(const Library& lib, Errc code, const char* call, cudnnStatus_t status) {
   char text[512] = "";
   lib.last_error(text, sizeof(text));
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
+    code = Errc::resource_exhausted;
+  }
   return base::error(code, "cuDNN, {}: status {}, {}", call, static_cast<int>(status), text);
 }
 
@@ -343,7 +351,7 @@ Result<std::shared_ptr<void>> search(const Library& lib, cudnnHandle_t handle, c
     TROUPE_TRY_ASSIGN(const bool take, allowed(lib, c, configuration));
     if (!take) continue;
     auto plan = plan_of(lib, handle, configuration, workspace);
-    if (plan.ok()) return plan;
+    if (plan.ok() || plan.status().code() == Errc::resource_exhausted) return plan;
   }
   return std::shared_ptr<void>();
 }
@@ -455,6 +463,7 @@ Result<std::shared_ptr<void>> plan_with(const Library& lib, cudnnHandle_t handle
   TROUPE_TRY_ASSIGN(const Descriptor* const graph, parts.build(handle, c));
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     auto plan = search(lib, handle, c, *graph, mode, workspace);
+    if (plan.status().code() == Errc::resource_exhausted) return plan;
     if (plan.ok() && *plan != nullptr) return plan;
   }
   return base::error(Errc::unimplemented, "cuDNN has no engine that gives the same bits each time");
@@ -478,9 +487,13 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device) {
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
   const Result<cudnnHandle_t> handle = handles[index]->get();
-  if (!handle.ok()) return base::error(Errc::unimplemented, "{}", handle.status().text());
+  if (const Status& made = handle.status(); !made.ok()) {
+    const bool full = made.code() == Errc::resource_exhausted;
+    return full ? made : base::error(Errc::unimplemented, "{}", made.text());
+  }
   Plan plan;
   TROUPE_TRY_ASSIGN(plan.plan_, plan_with(*library(), *handle, convolution, plan.workspace_bytes_));
+  if (plan.workspace_bytes_ > 0) plan.workspace_bytes_ += kWorkspaceAlignment;
   return plan;
 }
 
@@ -499,11 +512,15 @@ Status Plan::run(const KernelContext& context, const Pointers& at) const {
   const std::size_t used = at.bias == nullptr ? 3 : 4;
   const auto ids = std::span(kIds).first(used);
   const auto pointers = std::span<void* const>(all).first(used);
+  auto workspace = reinterpret_cast<std::uintptr_t>(at.workspace);
+  if (workspace_bytes_ > 0) {
+    workspace = (workspace + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  }
   Descriptor pack(lib, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   TROUPE_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
                  .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers)
                  .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                      static_cast<void*>(at.workspace))
+                      reinterpret_cast<void*>(workspace))
                  .finalize());
   status = lib.execute(handle, static_cast<cudnnBackendDescriptor_t>(plan_.get()), pack.get());
   if (status == CUDNN_STATUS_SUCCESS) return {};

@@ -30,10 +30,10 @@ struct Convolution {
 /// A convolution with the engine that cuDNN's heuristics like best among those that give the same
 /// bits every time, take no Winograd's form or Fourier transform and, for f32 without `tf32`, no
 /// tensor cores. With relu it is one that notes that NaN stays NaN.
-/// Immutable; any thread may run it.
+/// Immutable; any thread may run it, one at a time: cuDNN does not promise more of its plans.
 class Plan {
  public:
-  /// unimplemented says why cuDNN does not take it.
+  /// unimplemented says why cuDNN does not take it; resource_exhausted: there is no memory now.
   static base::Result<Plan> make(const Convolution& convolution, base::Device device);
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }

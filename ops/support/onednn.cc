@@ -353,7 +353,7 @@ Plan elementwise_gradient(const OpCall& call, const Elementwise& function) {
 
 BackendKernel backend_kernel(std::string op, Result<Plan> (*build)(const OpCall&)) {
   const auto prepare = [build](const OpCall& call) { return make_kernel(call, build); };
-  return {std::move(op), {"onednn", prepare}};
+  return {std::move(op), {.name = "onednn", .make = prepare, .leads_team = true}};
 }
 
 }  // namespace troupe::ops::onednn

@@ -72,13 +72,17 @@ TEST_CASE("workers on a device with streams end in the host's bits", "[company]"
   CHECK(trained_hash(table, spec, "late", true, {.run = late.on_device(), .server_observer = {}}) ==
         host);
   for (const std::size_t kind : {0U, 1U}) CHECK(late.added(kind) > 0);
-  const CompanyOptions by_rank = {.run = late.on_device({.add_on_devices = false}),
-                                  .server_observer = {}};
-  CHECK(trained_hash(table, spec, "late-by-rank", true, by_rank) == host);
-  for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
   CHECK(late.launches() > 0);
   const CompanyOptions runs = {.run = late.on_device({.run_bytes = 1'000}), .server_observer = {}};
   CHECK(trained_hash(table, spec, "late-runs", true, runs) == host);
+
+  spec.workers.gpu_sums = spec.workers.gpu_graphs = false;
+  const tests::LateRanks plain(spec.ranks(), 3);
+  CHECK(trained_hash(table, spec, "late-plain", true,
+                     {.run = plain.on_device(), .server_observer = {}}) == host);
+  for (const std::size_t kind : {0U, 1U, 2U}) CHECK(plain.ran(kind) > 0);
+  for (const std::size_t kind : {0U, 1U}) CHECK(plain.added(kind) == 0);
+  CHECK(plain.launches() == 0);
 }
 
 TEST_CASE("what travels in 16 bits ends in the local store's bits, too", "[company]") {

@@ -22,11 +22,9 @@ class GpuJob {
     spec.train.epochs = 3;
   }
   /// The hash of its last checkpoint in `out`.
-  std::string hash(const std::string& out, bool company, const std::vector<base::Device>& devices,
-                   bool add_on_devices = true) {
+  std::string hash(const std::string& out, bool company, const std::vector<base::Device>& devices) {
     CompanyOptions options;
     options.run.devices = devices;
-    options.run.add_on_devices = add_on_devices;
     const tests::JobRun run = [&](const auto& job, const ops::OpTable& table, base::Clock& clock,
                                   train::JobObserver& seen) {
       return company ? run_company(job, table, clock, seen, options)
@@ -63,7 +61,9 @@ TEST_CASE("four workers on one GPU end in one hash, however they are run", "[gpu
     const control::EpochScore score = job.last;
     CHECK(job.hash("again", false, gpu) == whole);
     CHECK(job.hash("company", true, gpu) == whole);
-    CHECK(job.hash("by-rank", false, gpu, false) == whole);
+    job.spec.workers.gpu_sums = job.spec.workers.gpu_graphs = false;
+    CHECK(job.hash("plain", false, gpu) == whole);
+    job.spec.workers.gpu_sums = job.spec.workers.gpu_graphs = true;
     job.spec.train.max_steps = 9;
     CHECK(job.hash("parts", true, gpu) != whole);
     job.spec.train.max_steps.reset();

@@ -27,6 +27,7 @@ TEST_CASE("GPU slots have their GPU's name and memory, in the order asked for", 
   CHECK(slots_of("cpu:2", two()).value().empty());
   CHECK(slots_of("gpu:all", two()).value() == Offers{first, second});
   CHECK(slots_of("gpu:1,0,0", two()).value() == Offers{second, first, first});
+  CHECK(distinct_gpus({first, second, first}) == 2);
   CHECK(gpus_text({first, second, first}) ==
         "GPU 0: NVIDIA H100, 80.0 GiB; GPU 1: NVIDIA?T4, 15.0 GiB");
 }

@@ -85,11 +85,12 @@ TEST_CASE("places are asked for the GPUs of the slots", "[gen]") {
   CHECK(run({"gen", "slurm", "-o", out, "--devices", "cpu:1,gpu:0,1,1"}).code == 0);
   CHECK_THAT(read("troupe.sbatch"),
              Contains("#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=2\n"
-                      "#SBATCH --cpus-per-task=4\n") &&
+                      "#SBATCH --cpus-per-task=13\n") &&
                  Contains("\ndevices=cpu:1,gpu:0,1,1\n"));
   CHECK(run({"gen", "kubernetes", "-o", out, "--devices", "gpu:0,2"}).code == 0);
   CHECK_THAT(read("agents.yaml"), Contains("--devices=gpu:0,2\n") &&
-                                      Contains("requests: {cpu: \"2\", memory: 2Gi}\n") &&
+                                      Contains("requests: {cpu: \"8\", memory: 2Gi}\n") &&
+                                      Contains("- name: TROUPE_KERNEL_CACHE\n") &&
                                       Contains("limits: {memory: 8Gi, nvidia.com/gpu: 3}\n") &&
                                       Contains("limits: {memory: 64Mi}\n"));
   CHECK_THAT(read("coordinator.yaml"), !Contains("nvidia"));

@@ -83,6 +83,9 @@ TEST_CASE("workers are on CPUs or on GPUs with enough memory", "[job_file]") {
         WorkersSpec{1, 2, 1, WorkerDevice::gpu, 1'024});
   CHECK(workers("devices = \"gpu:2\"", {"workers.devices=4"}).device == WorkerDevice::cpu);
   CHECK(workers("devices = 2\nmemory = 0").memory == 0);
+  CHECK(workers("gpu_graphs = false").gpu_sums);
+  CHECK_FALSE(workers("gpu_graphs = false").gpu_graphs);
+  CHECK_FALSE(workers("", {"workers.gpu_sums=false"}).gpu_sums);
 }
 
 TEST_CASE("convolutions take Winograd's form unless the job says otherwise", "[job_file]") {

@@ -223,6 +223,18 @@ TEST_CASE("a driver that hangs takes its GPUs out of service, and holds up nobod
   }
 }
 
+TEST_CASE("a driver that has never answered keeps its GPUs out of service", "[device_watch]") {
+  Fixture fixture(20);
+  fixture.driver->hangs(true);
+  CHECK(fixture.watch->look(0) == fixture.unknown);
+  const std::vector<LostGpu> silent = fixture.watch->look(DeviceWatch::kAnswerMs);
+  REQUIRE(silent.size() == 2);
+  CHECK_THAT(silent[0].why, Contains("does not answer"));
+  CHECK(fixture.shows("in_service", 0, "0"));
+  fixture.watch.reset();
+  fixture.driver->hangs(false);
+}
+
 TEST_CASE("without GPUs there is nothing to watch", "[device_watch]") {
   monitoring::Metrics metrics;
   CHECK(watch_devices({}, metrics, kPatienceMs) == nullptr);

@@ -100,6 +100,8 @@ void ControlWorld::add_agent(const std::string& name, std::uint32_t slots,
   hello.slots = slots;
   hello.gpus = gpus;
   Agent& agent = agents_[name];
+  agent.alive = true;  // one of this name may have been killed
+  agent.slots = slots;
   agent.gpus = gpus;
   agent.state = std::make_unique<AgentState>(hello, limits());
   handle(name, Begin{now_ms_});
@@ -361,11 +363,11 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
   if (child == nullptr || child->hung) return;
   const ActorId actor = send.to.actor;
   if (const auto* launch = std::get_if<schemas::LaunchProcess>(&send.message)) {
-    process(name, send.to.process)->gpus = launch->gpus;
-    check_gpus(name, *launch);
+    check_slots(name, *launch);
     if (child->fate == Fate::never_ready) return;
     schemas::ProcessReady ready;
     ready.actor = actor;
+    ready.pid = 1;
     ready.http_address = "127.0.0.1:9";
     ready.numeric_class.isa = classes_[name];
     child_says(name, send.to.process, actor, ready, random(kDelayMs));
@@ -385,12 +387,12 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
   }
 }
 
-/// Of all that host processes of a machine have of a GPU at a time, its agent has offered as many
-/// slots; and each is as large as the job wants it. Parameter servers compute on none.
-void ControlWorld::check_gpus(const std::string& name, const schemas::LaunchProcess& launch) {
-  const Agent& agent = agents_.at(name);
-  const schemas::WorkersSpec workers = schemas::decode_job_spec(launch.job_text)->workers;
-  const bool on_gpus = workers.device == schemas::WorkerDevice::gpu;
+/// Parameter servers compute on no GPU. Of all that host processes of a machine have at a time its
+/// agent has offered as many slots.
+void ControlWorld::check_slots(const std::string& name, const schemas::LaunchProcess& launch) {
+  Agent& agent = agents_.at(name);
+  const schemas::JobSpec spec = *schemas::decode_job_spec(launch.job_text);
+  const bool on_gpus = spec.workers.device == schemas::WorkerDevice::gpu;
   const bool host = launch.actor.role == schemas::Role::device_server;
   if (host ? launch.gpus.size() != (on_gpus ? launch.ranks.size() : 0)
            : launch.gpus.empty() == on_gpus) {
@@ -398,20 +400,37 @@ void ControlWorld::check_gpus(const std::string& name, const schemas::LaunchProc
         fmt::format("{} GPUs for {} ranks on {}", launch.gpus.size(), launch.ranks.size(), name));
   }
   if (!host) return;
+  Process& own = agent.processes.at({launch.job, launch.generation, launch.actor});
+  own.gpus = launch.gpus;
+  own.slots = on_gpus ? 0 : launch.ranks.size();
   if (!launch.gpus.empty()) ++launches_on_gpus_;
-  for (const std::uint32_t index : launch.gpus) {
-    std::ptrdiff_t had = 0, offered = 0;
-    for (const auto& [key, child] : agent.processes) {
-      if (key.actor.role != schemas::Role::device_server) continue;
-      had += std::count(child.gpus.begin(), child.gpus.end(), index);
-    }
-    for (const schemas::GpuOffer& gpu : agent.gpus) {
-      offered += gpu.index == index && gpu.memory_bytes >= workers.memory ? 1 : 0;
-    }
-    if (had <= offered) continue;
-    faults_.push_back(fmt::format("job {}: GPU {} of {} has {} ranks and {} slots for it",
-                                  launch.job, index, name, had, offered));
+  for (const std::uint32_t index : launch.gpus) check_gpu(name, launch, index);
+  std::size_t used = 0;
+  for (const auto& [key, child] : agent.processes) used += child.slots;
+  if (used <= agent.slots) return;
+  faults_.push_back(
+      fmt::format("job {}: {} of {} slots of {} are used", launch.job, used, agent.slots, name));
+}
+
+/// Each is as large as the job wants it, and of the model of the others.
+void ControlWorld::check_gpu(const std::string& name, const schemas::LaunchProcess& launch,
+                             std::uint32_t index) {
+  const Agent& agent = agents_.at(name);
+  const schemas::JobSpec spec = *schemas::decode_job_spec(launch.job_text);
+  std::ptrdiff_t had = 0, offered = 0;
+  for (const auto& [key, child] : agent.processes) {
+    had += std::count(child.gpus.begin(), child.gpus.end(), index);
   }
+  for (const schemas::GpuOffer& gpu : agent.gpus) {
+    if (gpu.index != index) continue;
+    offered += gpu.memory_bytes >= spec.workers.memory ? 1 : 0;
+    const auto first = models_.emplace(std::pair(launch.job, launch.generation), gpu.name).first;
+    if (first->second == gpu.name || !spec.reproducible) continue;
+    faults_.push_back(fmt::format("job {}: {} and {}", launch.job, first->second, gpu.name));
+  }
+  if (had <= offered) return;
+  faults_.push_back(fmt::format("job {}: GPU {} of {} has {} ranks and {} slots for it", launch.job,
+                                index, name, had, offered));
 }
 
 /// What a process answers while its run is cut out of turn. When the first machine goes on, the

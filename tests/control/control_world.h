@@ -10,6 +10,7 @@
 #include <memory>
 #include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "control/agent_state.h"
@@ -74,7 +75,8 @@ class ControlWorld {
   std::uint64_t trace() const { return trace_; }
   const std::vector<std::string>& notes() const { return notes_; }
   const std::vector<Audit>& audits() const { return audits_; }
-  /// Processes that were given GPUs which they cannot have: one that others have, or is too small.
+  /// Processes that were given slots which they cannot have: one that others have, or a GPU that is
+  /// too small, or of another model than the job's others.
   const std::vector<std::string>& faults() const { return faults_; }
   /// Processes that were given GPUs.
   std::size_t launches_on_gpus() const { return launches_on_gpus_; }
@@ -84,9 +86,11 @@ class ControlWorld {
     Fate fate = Fate::well;
     bool hung = false;
     std::vector<std::uint32_t> gpus = {};  // indices
+    std::size_t slots = 0;                 // of CPUs
   };
   struct Agent {
     std::unique_ptr<AgentState> state;
+    std::uint32_t slots = 0;
     std::vector<schemas::GpuOffer> gpus;
     PeerId peer = 0;  // of the link that counts
     std::uint64_t join = 0;
@@ -149,7 +153,9 @@ class ControlWorld {
   void child_ends(const std::string& agent, const ProcessKey& key, const std::string& how,
                   std::uint64_t delay_ms);
   bool cut(const std::string& agent, const Send<ToChild>& send);
-  void check_gpus(const std::string& agent, const schemas::LaunchProcess& launch);
+  void check_slots(const std::string& agent, const schemas::LaunchProcess& launch);
+  void check_gpu(const std::string& agent, const schemas::LaunchProcess& launch,
+                 std::uint32_t index);
   void train(const std::string& agent, const ProcessKey& key, schemas::ActorId actor);
   Process* process(const std::string& agent, const ProcessKey& key);
   void note(const std::string& text);
@@ -169,6 +175,7 @@ class ControlWorld {
   std::map<std::string, base::Status> exited_;
   std::map<PeerId, std::vector<schemas::Message>> answers_;
   std::map<std::string, std::uint64_t> saved_;  // step of the newest checkpoint by job
+  std::map<std::pair<std::string, std::uint64_t>, std::string> models_;  // GPUs' by run
   std::priority_queue<Entry> queue_;
   std::vector<std::string> notes_;
   std::vector<Audit> audits_;

@@ -23,12 +23,12 @@ std::string text_of(const schemas::JobSpec& spec) {
   return ControlWorld::job_text(spec);
 }
 
-/// A few GPU slots of two sizes, several of them perhaps on one GPU.
+/// A few GPU slots of two sizes and two models, several of them perhaps on one GPU.
 std::vector<schemas::GpuOffer> random_gpus(ControlWorld& world) {
   std::vector<schemas::GpuOffer> gpus;
   for (std::uint64_t slots = world.random(4); slots > 0; --slots) {
     const auto index = static_cast<std::uint32_t>(world.random(3));
-    gpus.push_back({index, "gpu", "", (1 + index % 2) * kSmallGpu});
+    gpus.push_back({index, index < 2 ? "gpu" : "other", "", (1 + index % 2) * kSmallGpu});
   }
   return gpus;
 }
@@ -74,13 +74,14 @@ std::uint64_t play(std::uint64_t seed, std::size_t& launches_on_gpus) {
   ControlWorld world(seed);
   if (seed % 2 == 1) world.separate_folders();
   const bool with_gpus = seed % 3 == 0;
-  constexpr std::array<Fate, 6> kFates = {Fate::well,   Fate::never_ready, Fate::hangs,
-                                          Fate::killed, Fate::fails,       Fate::exits};
+  constexpr std::array<Fate, 7> kFates = {Fate::well,   Fate::never_ready, Fate::hangs,
+                                          Fate::killed, Fate::fails,       Fate::exits,
+                                          Fate::lingers};
   const std::vector<std::string> names = {"a", "b", "c"};
   for (const std::string& name : names) {
     const auto slots = static_cast<std::uint32_t>(1 + world.random(4));
     world.add_agent(name, slots, with_gpus ? random_gpus(world) : std::vector<schemas::GpuOffer>());
-    if (world.random(4) == 0) world.set_fate(name + "/host", kFates[world.random(6)]);
+    if (world.random(4) == 0) world.set_fate(name + "/host", kFates[world.random(7)]);
     // Servers do not hang: who judges silence would be silent itself, beside hosts that hang too.
     constexpr std::array<Fate, 4> kServerFates = {Fate::well, Fate::never_ready, Fate::killed,
                                                   Fate::exits};
@@ -112,6 +113,7 @@ std::uint64_t play(std::uint64_t seed, std::size_t& launches_on_gpus) {
     CHECK((info.phase != JobPhase::failed || !info.text.empty()));
   }
   CHECK(world.coordinator().counts().cpus.used == 0);
+  CHECK(world.coordinator().counts().cpus.withheld == 0);
   CHECK(world.coordinator().counts().gpus.used == 0);
   CHECK(world.faults() == std::vector<std::string>{});
   launches_on_gpus += world.launches_on_gpus();

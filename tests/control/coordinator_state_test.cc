@@ -244,7 +244,7 @@ TEST_CASE("stopping is answered at the end, to everybody who asked") {
 
 TEST_CASE("a process that outlives its run is not taken for one of the next run") {
   ControlWorld world(8);
-  world.add_agent("a", 1);
+  world.add_agent("a", 2);
   const schemas::JobSubmit submit{"x", text_of(ControlWorld::job_spec(1, 1, 1)), ""};
   world.set_fate("a/host", Fate::lingers);
   world.say(submit);

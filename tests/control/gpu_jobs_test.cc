@@ -43,6 +43,7 @@ struct Cluster {
     hello.slots = slots;
     hello.gpus = offers;
     hello.lost_gpus = lost;
+    hello.process_token = peer % 10;
     handle(PeerLinked{peer, "127.0.0.1"});
     handle(PeerSaid{peer, hello});
   }
@@ -237,6 +238,185 @@ TEST_CASE("of an agent that says on and on what it has lost one word a second co
   cluster.handle(Tick{12'000});
   CHECK(cluster.noted("agent 'a' offers all its GPUs again", false));
   CHECK(cluster.state.counts().gpus.withheld == 0);
+}
+
+TEST_CASE("a GPU is nobody's while a process that its run has given up may still use it",
+          "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.handle(Tick{1'000});
+  cluster.join(1, "a", 0, gpus({0, 1, 1}));
+  cluster.submit("x", 2, 0);  // on GPU 0 and a slot of GPU 1
+  cluster.handle(StartFound{"x", 1, {}, 0, 1, 5, ""});
+  const schemas::ActorId host{schemas::Role::device_server, 0};
+  const schemas::ActorId server{schemas::Role::parameter_server, 0};
+  const bool moves = GENERATE(false, true);
+  if (moves) cluster.join(2, "b", 0, gpus({5, 6}));
+  if (moves) {
+    cluster.handle(PeerSaid{1, schemas::AgentLeaving{"asked"}});
+  } else {
+    cluster.handle(PeerSaid{kPerson, schemas::JobStop{"x"}});
+  }
+  cluster.handle(PeerSaid{1, schemas::ProcessExited{"x", 1, server, "exit 0", true}});
+  cluster.handle(Tick{1'499});
+  CHECK(cluster.state.counts().gpus.used == 2);
+  cluster.handle(Tick{1'500});  // a quarter of stop_grace_ms, and all of it
+  CHECK(cluster.noted("agent 'a' keeps 2 GPUs until the host process of job x has ended", true));
+  CHECK(cluster.job("x").phase == (moves ? JobPhase::starting : JobPhase::stopped));
+  CHECK(cluster.state.counts().gpus.used == (moves ? 2 : 0));
+  CHECK(cluster.state.counts().gpus.withheld == 3);
+  const std::vector<schemas::LostGpu> lost = {{0, "the host process of job x may still run"},
+                                              {1, "the host process of job x may still run"}};
+  CHECK(cluster.state.machines().at(0).lost_gpus == lost);
+  if (moves) return;
+  cluster.submit("next", 3, 0);
+  CHECK_THAT(cluster.job("next").text,
+             Catch::StartsWith("waits for 3 GPUs; all agents together have 0; 2 GPUs are out of "
+                               "service, 'a': GPU 0: the host process of job x may still run; "));
+  // What is said of others, and of what the agent itself withholds, is something else.
+  cluster.handle(PeerSaid{1, schemas::AgentOffer{""}});
+  cluster.handle(PeerSaid{1, schemas::ProcessExited{"x", 2, host, "signal 9", false}});
+  cluster.handle(PeerSaid{1, schemas::ProcessExited{"x", 1, server, "signal 9", false}});
+  CHECK(cluster.job("next").phase == JobPhase::pending);
+  SECTION("until it has ended") {
+    cluster.handle(PeerSaid{1, schemas::ProcessExited{"x", 1, host, "signal 9", false}});
+    CHECK(
+        cluster.noted("agent 'a' offers 2 GPUs again: the host process of job x has ended", false));
+    CHECK(cluster.noted("agent 'a' offers all its GPUs again", false));
+    CHECK(cluster.state.machines().at(0).lost_gpus.empty());
+  }
+  SECTION("or its agent is lost, and is there anew") {
+    cluster.handle(PeerLost{1, "closed"});
+    cluster.join(3, "a", 0, gpus({0, 1, 1}));
+  }
+  SECTION("or its agent joins anew while its link is cut") {
+    cluster.handle(PeerCut{1, "closed"});
+    cluster.join(11, "a", 0, gpus({0, 1, 1}));
+  }
+  CHECK(cluster.job("next").phase == JobPhase::starting);
+  CHECK(cluster.state.counts().gpus.withheld == 0);
+}
+
+TEST_CASE("an agent with processes of before offers the rest, and all when they have ended",
+          "[gpu_jobs]") {
+  Cluster cluster;
+  schemas::AgentHello hello;
+  hello.name = std::string("a");
+  hello.version = std::string("1");
+  hello.slots = 2;
+  hello.slots_kept = GENERATE(1U, 2U, ~std::uint32_t{0});
+  const std::uint32_t kept = std::min(hello.slots_kept, 2U);
+  cluster.handle(PeerSaid{1, hello});
+  CHECK(cluster.state.counts().cpus.withheld == kept);
+  cluster.submit("x", 2, 0, schemas::WorkerDevice::cpu);
+  CHECK_THAT(cluster.job("x").text,
+             Catch::StartsWith("waits for 2 worker slots; all agents together have " +
+                               std::to_string(2 - kept)));
+  CHECK_THAT(cluster.job("x").text,
+             Catch::EndsWith("out of service, 'a': processes from before it joined may still run"));
+  cluster.submit("y", 1, 0, schemas::WorkerDevice::cpu);
+  const bool fits = kept == 1;
+  CHECK(cluster.job("y").phase == (fits ? JobPhase::starting : JobPhase::pending));
+  CHECK(cluster.state.machines().at(0).slots_used == 2);
+  // It cannot take back what is used.
+  cluster.handle(PeerSaid{1, schemas::AgentOffer{"", {}, 2}});
+  CHECK(cluster.state.counts().cpus.used + cluster.state.counts().cpus.withheld == 2);
+  cluster.handle(PeerSaid{1, schemas::AgentOffer{""}});
+  CHECK(cluster.noted("agent 'a' keeps none of its slots any more", false));
+  CHECK(cluster.state.counts().cpus.withheld == 0);
+  CHECK(cluster.job(fits ? "y" : "x").phase == JobPhase::starting);
+}
+
+/// GPU slots of one GPU, by this name of it.
+std::vector<schemas::GpuOffer> slots_of(const std::string& uuid, std::size_t slots = 1) {
+  return std::vector<schemas::GpuOffer>(slots, {3, "H100", uuid, 80 * kGiB});
+}
+
+TEST_CASE("a GPU is one agent's", "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "a", 0, slots_of("GPU-7", 2));  // in several slots, if it likes
+  CHECK(cluster.refusal().empty());
+  schemas::GpuOffer other{0, "H100", "GPU-8", 80 * kGiB};
+  std::vector<schemas::GpuOffer> both = {other, slots_of("GPU-7")[0]};
+  both[1].index = 1;
+  cluster.join(2, "b", 4, both);
+  CHECK(cluster.refusal() == "agent 'b' offers GPU 1 (GPU-7), which agent 'a' offers as its GPU 3");
+  for (const CoordinatorEffect& effect : cluster.effects) {
+    const auto* drop = std::get_if<DropPeer>(&effect);
+    if (drop != nullptr) CHECK(drop->reason.code() == base::Errc::already_exists);
+  }
+  CHECK(cluster.state.counts().agents == 1);
+  cluster.join(3, "b", 4, {other});
+  CHECK(cluster.refusal().empty());
+  for (const PeerId peer : {4, 5}) {  // not known of whom that is
+    cluster.join(peer, "c" + std::to_string(peer), 0, slots_of(""));
+    CHECK(cluster.refusal().empty());
+  }
+  cluster.handle(PeerCut{1, "closed"});
+  cluster.join(6, "d", 0, slots_of("GPU-7"));
+  CHECK(cluster.refusal() ==
+        "agent 'd' offers GPU 3 (GPU-7), which agent 'a' offers as its GPU 3; that one's link, "
+        "which is cut, may heal");
+  cluster.join(11, "a", 0, slots_of("GPU-7"));  // the same process: it takes its own place
+  CHECK(cluster.state.counts().agents == 4);
+  cluster.handle(PeerLost{11, "closed"});
+  cluster.join(7, "d", 0, slots_of("GPU-7"));
+  CHECK(cluster.refusal().empty());
+}
+
+/// One slot for each of these models.
+std::vector<schemas::GpuOffer> models(const std::vector<std::string>& names) {
+  std::vector<schemas::GpuOffer> offers;
+  for (const std::string& name : names) {
+    offers.push_back({static_cast<std::uint32_t>(offers.size()), name, "", 80 * kGiB});
+  }
+  return offers;
+}
+
+TEST_CASE("a reproducible job waits for GPUs of one model, and says so", "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "a", 0, models({"A100", "H100", "H100"}));
+  cluster.submit("three", 3, 0);
+  CHECK(cluster.job("three").text ==
+        "waits for 3 GPUs of one model; free: 1 of 1 A100, 2 of 2 H100");
+  cluster.submit("two", 2, 0);
+  CHECK(cluster.job("two").phase == JobPhase::starting);
+  cluster.handle(StartFound{"two", 1, {}, 0, 1, 5, ""});
+  for (const schemas::LaunchProcess& launch : cluster.launches()) {
+    CHECK(launch.gpus == std::vector<std::uint32_t>{1, 2});
+  }
+  cluster.submit("large", 2, 60 * kGiB);
+  CHECK(cluster.job("large").text ==
+        "waits for 2 GPUs of one model with at least 60.0 GiB each; free: 1 of 1 A100, 0 of 2 "
+        "H100");
+  cluster.submit("one", 1, 100 * kGiB);  // of one GPU it is always so
+  CHECK_THAT(cluster.job("one").text, Catch::StartsWith("waits for 1 GPU with at least"));
+  cluster.join(2, "b", 0, models({"A100"}));
+  CHECK(cluster.job("large").phase == JobPhase::starting);
+  CHECK(cluster.job("three").text ==
+        "waits for 3 GPUs of one model; free: 0 of 2 A100, 0 of 2 H100");
+}
+
+// Its checkpoints are of the numeric class of the GPUs that it had.
+TEST_CASE("a job that goes on gets GPUs of the model that it had, if there are enough",
+          "[gpu_jobs]") {
+  Cluster cluster;
+  cluster.join(1, "a", 0, models({"H100"}));
+  cluster.submit("x", 1, 0);
+  CHECK(cluster.job("x").phase == JobPhase::starting);
+  const bool there = GENERATE(true, false);
+  cluster.join(2, "b", 0, models({"A100", there ? "H100" : "V100"}));
+  SECTION("it leaves its machine") {
+    cluster.handle(PeerSaid{1, schemas::AgentLeaving{"asked"}});
+  }
+  SECTION("it is submitted once more") {
+    cluster.handle(PeerSaid{kPerson, schemas::JobStop{"x"}});
+    cluster.handle(PeerLost{1, "closed"});
+    cluster.submit("x", 1, 0);
+  }
+  REQUIRE(cluster.job("x").phase == JobPhase::starting);
+  cluster.handle(StartFound{"x", 2, {}, 0, 1, 5, ""});
+  REQUIRE(cluster.launches().size() == 2);
+  CHECK(cluster.launches()[0].gpus == std::vector<std::uint32_t>{there ? 1U : 0U});
 }
 
 TEST_CASE("an agent starts nothing on GPUs that it does not offer", "[gpu_jobs]") {

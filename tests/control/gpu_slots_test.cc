@@ -57,6 +57,7 @@ TEST_CASE("a slot is free, then one rank's, then free again", "[gpu_slots]") {
   CHECK(positions(slots) == Positions{0, 1, 2});
   CHECK(slots.free()[1].place.index == 4);
   CHECK(slots.free()[2].memory_bytes == kGiB);
+  CHECK(slots.free()[2].model == "NVIDIA H100");
   slots.take({1, 4});
   CHECK(positions(slots) == Positions{0, 2});
   CHECK(slots.used() == 1);
@@ -72,7 +73,7 @@ TEST_CASE("a lost GPU has no free slot, and comes back when it is lost no more",
   CHECK(positions(slots) == Positions{0, 3});
   CHECK(slots.used() == 1);
   CHECK(slots.lost_unused() == 1);
-  CHECK(slots.in_service() == std::vector<std::uint64_t>{80 * kGiB, kGiB});
+  CHECK(slots.in_service() == std::vector<schemas::GpuOffer>{gpu(0), gpu(2, kGiB)});
   REQUIRE(slots.lost().size() == 1);
   CHECK(slots.lost()[0].why.starts_with("uncorrectable?errors!"));
   CHECK(slots.lost()[0].why.size() == schemas::kGpuTextBytesMax);

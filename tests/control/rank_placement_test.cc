@@ -6,6 +6,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 
@@ -101,7 +102,7 @@ schemas::JobSpec gpu_spec(std::uint32_t machines, std::uint32_t devices, std::ui
 SlotOffer gpu_offer(const std::string& machine, const std::vector<std::uint64_t>& memory) {
   SlotOffer offer{machine, 8};
   for (std::uint32_t position = 0; position < memory.size(); ++position) {
-    offer.free_gpus.push_back({{position, 10 * position}, memory[position] * kGiB});
+    offer.free_gpus.push_back({{position, 10 * position}, memory[position] * kGiB, "gpu"});
   }
   return offer;
 }
@@ -144,6 +145,61 @@ TEST_CASE("groups of GPUs stay whole where as many are large enough") {
   CHECK(spread->gpu_of_rank == Gpus{{0, 0}, {1, 10}, {1, 10}, {2, 20}});
 }
 
+/// Free GPUs by their models, all of one size.
+SlotOffer offer_of_models(const std::string& machine, const std::vector<std::string>& models,
+                          std::uint64_t memory_bytes = 80 * kGiB) {
+  SlotOffer offer{machine, 0};
+  for (std::uint32_t position = 0; position < models.size(); ++position) {
+    offer.free_gpus.push_back({{position, position}, memory_bytes, models[position]});
+  }
+  return offer;
+}
+
+TEST_CASE("a reproducible job's GPUs are of one model, any other job's of any") {
+  const std::vector<SlotOffer> one = {offer_of_models("a", {"A100", "H100", "H100"})};
+  const auto placed = place_ranks(one, gpu_spec(1, 2, 0));
+  REQUIRE(placed);
+  CHECK(placed->gpu_of_rank == Gpus{{1, 1}, {2, 2}});
+  CHECK(placed->model == "H100");
+  CHECK_FALSE(place_ranks(one, gpu_spec(1, 3, 0)));
+  // The machine in between has none for it.
+  const std::vector<SlotOffer> three = {offer_of_models("a", {"H100"}),
+                                        offer_of_models("b", {"A100", "A100"}),
+                                        offer_of_models("c", {"H100", "A100", "H100"})};
+  const auto spread = place_ranks(three, gpu_spec(3, 1, 0));
+  REQUIRE(spread);
+  CHECK(spread->model == "A100");  // as many as of the other: the first by name
+  const auto pinned = place_ranks(three, gpu_spec(3, 1, 0), "H100");
+  REQUIRE(pinned);
+  CHECK(pinned->placement.machines == std::vector<std::string>{"a", "c"});
+  CHECK(pinned->gpu_of_rank == Gpus{{0, 0}, {0, 0}, {2, 2}});
+  CHECK(place_ranks(three, gpu_spec(3, 1, 0), "V100")->model == "A100");  // there is none
+  schemas::JobSpec any = gpu_spec(1, 3, 0);
+  any.reproducible = false;
+  REQUIRE(place_ranks(one, any));
+  CHECK(place_ranks(one, any)->gpu_of_rank == Gpus{{0, 0}, {1, 1}, {2, 2}});
+  CHECK(place_ranks(one, any)->model.empty());
+  any = gpu_spec(1, 3, 0);  // whose sums have no order anyway
+  any.consistency.cluster.mode = schemas::ConsistencyMode::eventual;
+  CHECK(place_ranks(one, any));
+}
+
+TEST_CASE("of models that would do it is the one with whole groups, then the smallest, then more") {
+  const auto model = [](const std::vector<SlotOffer>& offers, std::uint32_t devices) {
+    const auto placed = place_ranks(offers, gpu_spec(1, devices, 0));
+    return placed ? placed->model : "none";
+  };
+  const std::vector<SlotOffer> offers = {offer_of_models("a", {"L4", "H100", "H100"}, 40 * kGiB),
+                                         offer_of_models("b", {"L4", "T4", "T4", "T4"}, 16 * kGiB)};
+  CHECK(model(offers, 1) == "T4");
+  CHECK(model(offers, 2) == "T4");
+  CHECK(model({offers[0], offer_of_models("b", {"L4"}, 16 * kGiB)}, 2) == "H100");
+  CHECK(model({offer_of_models("a", {"L4"}, 16 * kGiB), offers[0]}, 1) == "L4");
+  CHECK(model({offer_of_models("a", {"L4", "T4", "T4"})}, 1) == "T4");
+  CHECK(model({offer_of_models("a", {"T4", "L4"})}, 1) == "L4");
+  CHECK(model(offers, 4) == "none");
+}
+
 /// A few machines, some of whose GPUs are free.
 std::vector<SlotOffer> random_offers(std::mt19937_64& random) {
   std::vector<SlotOffer> offers;
@@ -154,7 +210,8 @@ std::vector<SlotOffer> random_offers(std::mt19937_64& random) {
     for (std::uint32_t position = 0; position < 6; ++position) {
       if (random() % 3 == 0) continue;
       const auto index = static_cast<std::uint32_t>(random() % 4);
-      offer.free_gpus.push_back({{position, index}, (1 + random() % 4) * kGiB});
+      offer.free_gpus.push_back(
+          {{position, index}, (1 + random() % 4) * kGiB, std::string(1, "ab"[random() % 2])});
     }
   }
   return offers;
@@ -171,9 +228,10 @@ TEST_CASE("whatever is free, each rank has a GPU of its own with enough memory, 
   CHECK(rc::check([](std::uint64_t seed) {
     std::mt19937_64 random(seed);
     const std::vector<SlotOffer> offers = random_offers(random);
-    const schemas::JobSpec spec =
+    schemas::JobSpec spec =
         gpu_spec(static_cast<std::uint32_t>(1 + random() % 3),
                  static_cast<std::uint32_t>(1 + random() % 4), random() % 5 * kGiB);
+    spec.reproducible = false;
     std::vector<std::size_t> enough;  // GPUs by offer
     std::size_t all = 0;
     for (const SlotOffer& offer : offers) {
@@ -207,6 +265,46 @@ TEST_CASE("whatever is free, each rank has a GPU of its own with enough memory, 
     }
     RC_ASSERT(whole >= whole_groups(enough, spec));
     const auto again = place_ranks(offers, spec);
+    RC_ASSERT(again->gpu_of_rank == placed->gpu_of_rank);
+    RC_ASSERT(again->placement.machine_of_rank == placed->placement.machine_of_rank);
+  }));
+}
+
+TEST_CASE("whatever is free, a reproducible job gets GPUs of one model if one has enough") {
+  CHECK(rc::check([](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const std::vector<SlotOffer> offers = random_offers(random);
+    const schemas::JobSpec spec =
+        gpu_spec(static_cast<std::uint32_t>(1 + random() % 3),
+                 static_cast<std::uint32_t>(1 + random() % 3), random() % 5 * kGiB);
+    const std::string preferred(random() % 2, 'b');
+    std::map<std::string, std::size_t> enough;  // GPUs by model
+    for (const std::string model : {"a", "b"}) {
+      for (const SlotOffer& offer : offers) {
+        enough[model] += static_cast<std::size_t>(
+            std::count_if(offer.free_gpus.begin(), offer.free_gpus.end(), [&](const FreeGpu& gpu) {
+              return gpu.model == model && gpu.memory_bytes >= spec.workers.memory;
+            }));
+      }
+    }
+    const auto fits = [&](const std::string& model) { return enough[model] >= spec.ranks(); };
+    const auto placed = place_ranks(offers, spec, preferred);
+    RC_ASSERT(placed.has_value() == (fits("a") || fits("b")));
+    if (!placed) return;
+    if (preferred == "b" && fits("b")) RC_ASSERT(placed->model == "b");
+    std::set<std::pair<std::size_t, std::uint32_t>> taken;  // positions by offer
+    for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
+      const std::size_t offer = placed->offers[placed->placement.machine_of_rank[rank]];
+      const GpuPlace place = placed->gpu_of_rank[rank];
+      const auto& free = offers[offer].free_gpus;
+      const auto gpu = std::find_if(free.begin(), free.end(),
+                                    [&](const FreeGpu& one) { return one.place == place; });
+      RC_ASSERT(gpu != free.end());
+      RC_ASSERT(gpu->model == placed->model);
+      RC_ASSERT(gpu->memory_bytes >= spec.workers.memory);
+      RC_ASSERT(taken.emplace(offer, place.position).second);
+    }
+    const auto again = place_ranks(offers, spec, preferred);
     RC_ASSERT(again->gpu_of_rank == placed->gpu_of_rank);
     RC_ASSERT(again->placement.machine_of_rank == placed->placement.machine_of_rank);
   }));

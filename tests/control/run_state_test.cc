@@ -82,6 +82,7 @@ struct Run {
   Effects ready(std::uint32_t machine, ActorId process) {
     schemas::ProcessReady word;
     word.actor = process;
+    word.pid = 70 + machine;
     word.address = std::string(machine == 0 ? "127.0.0.1:5" : "10.1.2.3:5");
     return says(machine, process, word);
   }
@@ -332,6 +333,7 @@ TEST_CASE("a lost agent takes its processes with it, and nothing more is sent to
   run.exits(1, kHostB, "exit 1");
   CHECK(run.info().phase == JobPhase::failed);
   CHECK(run.info().text.find("agent of machine 'a' is lost (closed), and with it ranks 0") == 0);
+  CHECK(run.state->left_behind().empty());
 }
 
 TEST_CASE("processes of a job that is done and do not end are killed, and at last given up") {
@@ -353,8 +355,11 @@ TEST_CASE("processes of a job that is done and do not end are killed, and at las
   CHECK(killed[0].grace_ms == 0);
   run.state->handle(Tick{1'000 + 3 * grace_ms - 1});
   CHECK_FALSE(run.state->over());
+  CHECK(run.state->left_behind().empty());
   run.state->handle(Tick{1'000 + 3 * grace_ms});
   CHECK(run.state->over());
+  // Whoever gives its slots to others should know.
+  CHECK(run.state->left_behind() == std::map<std::uint32_t, std::uint64_t>{{1, 71}});
   CHECK(run.info().phase == JobPhase::failed);
   CHECK(run.info().text.find("host process of machine 'b' (rank 1) did not end") == 0);
 }

@@ -51,7 +51,6 @@ TEST_CASE("a GPU that NVML has never shown is as good as CUDA says", "[device_he
 
 TEST_CASE("one missing answer changes nothing, two do", "[device_health]") {
   const DeviceSample none = answered(DeviceAnswer::none);
-  CHECK(check_health(kWho, nullptr, none).ok());
   CHECK(verdict(counted(0), none).empty());
   CHECK(verdict(counted(3), none) == verdict(counted(0), counted(3)));
   CHECK(verdict(answered(DeviceAnswer::lost), none) ==
@@ -59,6 +58,11 @@ TEST_CASE("one missing answer changes nothing, two do", "[device_health]") {
   CHECK(verdict(none, none) ==
         "GPU 2 (NVIDIA H100, GPU-1) does not answer: nvmlX of 1B: Unknown Error");
   CHECK(verdict(none, counted(0)).empty());
+}
+
+TEST_CASE("a GPU that has never answered is out of service", "[device_health]") {
+  CHECK(check_health(kWho, nullptr, answered(DeviceAnswer::none)).text() ==
+        "GPU 2 (NVIDIA H100, GPU-1) does not answer: nvmlX of 1B: Unknown Error");
 }
 
 }  // namespace

@@ -17,5 +17,15 @@ TEST_CASE("UUIDs and places of the bus are written as nvidia-smi does", "[gpu]")
   CHECK(pci_bus_id(0x10000, 0xff, 0x1f) == "00010000:FF:1F.0");
 }
 
+TEST_CASE("a slice is named as CUDA_VISIBLE_DEVICES names it, whole devices by their UUID",
+          "[device_id]") {
+  CHECK(visible_name(std::nullopt, 1, "GPU-1") == "GPU-1");
+  CHECK(visible_name("", 0, "GPU-1") == "GPU-1");
+  CHECK(visible_name("3,2", 1, "GPU-1") == "GPU-1");
+  CHECK(visible_name("MIG-a", 0, "GPU-1") == "MIG-a");
+  CHECK(visible_name("MIG-a,MIG-b", 1, "GPU-1") == "MIG-b");
+  CHECK(visible_name("MIG-a", 1, "GPU-1") == "GPU-1");
+}
+
 }  // namespace
 }  // namespace troupe::gpu

@@ -123,27 +123,44 @@ TEST_CASE("a device of CUDA is found by its UUID, else by its place of the bus",
 TEST_CASE("a sample has the device's numbers in base units", "[nvml]") {
   const FakeNvml fake;
   fake.says(kWell);
-  const DeviceSample sample = open_fake().sample(kBusId);
+  const DeviceSample sample = open_fake().sample({.pci_bus_id = kBusId});
   const DeviceSample wanted{.utilization = 0.4,
                             .memory_utilization = 0.15,
                             .memory_used_bytes = 4'294'967'296,
+                            .memory_total_bytes = 85'899'345'920,
                             .power_watts = 312.5,
                             .temperature_celsius = 61,
                             .sm_clock_hertz = 1.98e9,
                             .uncorrectable_errors = 0,
                             .correctable_errors = 12,
-                            .rows_not_replaced = false};
+                            .rows_not_replaced = false,
+                            .rows_await_reset = false};
   CHECK(sample == wanted);
-  fake.says(kWell + "0 uncorrected 3\n0 rows 1\n");
-  const DeviceSample worse = open_fake().sample(kBusId);
+  fake.says(kWell + "0 uncorrected 3\n0 rows 1 1\n");
+  const DeviceSample worse = open_fake().sample({.pci_bus_id = kBusId});
   CHECK(worse.uncorrectable_errors == 3);
   CHECK(worse.rows_not_replaced == true);
+  CHECK(worse.rows_await_reset == true);
+}
+
+TEST_CASE("of a slice memory is its own, and one that nobody has chosen is said", "[nvml]") {
+  const FakeNvml fake;
+  fake.says(kWell + "0 mig 1\n7 uuid MIG-7\n7 memory 1000 300\n");
+  const DeviceSample slice = open_fake().sample({.uuid = "MIG-7", .pci_bus_id = kBusId});
+  CHECK(slice.answer == DeviceAnswer::whole);
+  CHECK(slice.memory_total_bytes == 1000);
+  CHECK(slice.memory_used_bytes == 300);
+  CHECK(slice.temperature_celsius == 61);
+  const DeviceSample cut = open_fake().sample({.uuid = "GPU-1", .pci_bus_id = kBusId});
+  CHECK(cut.answer == DeviceAnswer::sliced);
+  CHECK_THAT(check_health("GPU 0", nullptr, cut).text(),
+             Catch::Contains("GPU 0 is cut into slices (MIG): CUDA_VISIBLE_DEVICES must name one"));
 }
 
 TEST_CASE("a value that a device does not support, or keeps to itself, is absent", "[nvml]") {
   const FakeNvml fake;
   fake.says("count 1\n0 pci 0 27 0\n0 power 100000\n0 fails temperature 4\n");
-  const DeviceSample sample = open_fake().sample(kBusId);
+  const DeviceSample sample = open_fake().sample({.pci_bus_id = kBusId});
   CHECK(sample == DeviceSample{.power_watts = 100});
 }
 
@@ -151,11 +168,11 @@ TEST_CASE("a device in trouble says which, with function and error", "[nvml]") {
   const FakeNvml fake;
   const auto sample_of = [&](const std::string& more) {
     fake.says(kWell + more);
-    return open_fake().sample(kBusId);
+    return open_fake().sample({.pci_bus_id = kBusId});
   };
   const DeviceSample lost = sample_of("0 lost\n");
   CHECK(lost.answer == DeviceAnswer::lost);
-  CHECK(lost.problem == "nvmlDeviceGetTotalEccErrors of 00000000:1B:00.0: GPU is lost");
+  CHECK(lost.problem == "nvmlDeviceGetMigMode of 00000000:1B:00.0: GPU is lost");
   CHECK_FALSE(lost.power_watts);
 
   CHECK(sample_of("0 fails power 16\n").answer == DeviceAnswer::needs_reset);
@@ -166,7 +183,7 @@ TEST_CASE("a device in trouble says which, with function and error", "[nvml]") {
   CHECK(none.uncorrectable_errors == 0);  // told before
   CHECK_FALSE(none.power_watts);          // not asked any more
 
-  const DeviceSample gone = open_fake().sample("00000000:99:00.0");
+  const DeviceSample gone = open_fake().sample({.pci_bus_id = "00000000:99:00.0"});
   CHECK(gone.answer == DeviceAnswer::hidden);
   CHECK(gone.problem == "nvmlDeviceGetHandleByPciBusId_v2 of 00000000:99:00.0: Unknown Error");
 }
@@ -186,7 +203,7 @@ TEST_CASE("the driver's own NVML knows the devices that CUDA does", "[nvml][devi
     REQUIRE(device != nullptr);
     CHECK(device->pci_bus_id == facts.pci_bus_id);
     CHECK(device->memory_bytes.value_or(0) >= facts.memory_bytes);
-    const DeviceSample sample = nvml->sample(facts.pci_bus_id);
+    const DeviceSample sample = nvml->sample(facts);
     INFO(sample.problem);
     CHECK(sample.answer == DeviceAnswer::whole);
     CHECK(sample.temperature_celsius.value_or(50) < 110);

@@ -144,10 +144,19 @@ class Call {
 /// True for what MXNet lacks: gradients, which it has under other names, what Troupe's passes,
 /// metrics and optimizers are made of, epilogues, and pooling as the pass for prediction makes it.
 bool is_own(const ops::OpDef& op, const ops::Sample& sample) {
-  static const std::set<std::string> kOwn = {
-      "accuracy_count",       "add_scaled", "average_update",    "batch_norm_fold",
-      "batch_norm_inference", "cast_like",  "cross_entropy_sum", "fused_pointwise",
-      "reduce_to_like",       "reorder",    "sgd_update",        "silu"};
+  static const std::set<std::string> kOwn = {"accuracy_count",
+                                             "add_scaled",
+                                             "average_update",
+                                             "batch_norm_fold",
+                                             "batch_norm_inference",
+                                             "cast_like",
+                                             "cross_entropy_sum",
+                                             "fused_pointwise",
+                                             "multi_sgd_update",
+                                             "reduce_to_like",
+                                             "reorder",
+                                             "sgd_update",
+                                             "silu"};
   const auto has = [&sample](const char* name) { return sample.attributes.contains(name); };
   const bool epilogue = op.epilogue && (has("act_type") || has("with_sum"));
   return kOwn.contains(op.name) || op.name.find("_backward") != std::string::npos || epilogue ||

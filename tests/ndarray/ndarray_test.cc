@@ -380,6 +380,11 @@ TEST_CASE("the delayed device gives the same values and copies to and from the h
   const NDArray c = NDArray::from<float>(runtime, {3, 2}, std::span(numbers), late.device).value();
   CHECK(c.device() == late.device);
   CHECK(values(c) == numbers);
+  const NDArray d = c.copy(late.device);
+  REQUIRE(d.slice(1, 3).copy_from(d.slice(0, 2)).ok());  // they overlap
+  CHECK(values(d) == std::vector<float>{1, 2, 1, 2, 3, 4});
+  REQUIRE(d.slice(0, 2).copy_from(d.slice(1, 3)).ok());
+  CHECK(values(d) == std::vector<float>{1, 2, 3, 4, 3, 4});
   CHECK(values(NDArray::zeros(runtime, {2, 2}, base::DType::f32, late.device).value()) ==
         std::vector<float>(4));
   REQUIRE(c.at(1).clear().ok());  // a part: the other rows stay

@@ -219,6 +219,32 @@ std::vector<std::optional<Tensor>> gradients_of(const OpTable& table, std::strin
   return result;
 }
 
+TEST_CASE("elu and selu keep small numbers", "[nn]") {
+  const OpTable table = OpTable::build();
+  const std::vector<double> small = {-1e-20, -3e-8, -1e-6, -1e-3, -0.5,     -20,
+                                     -100,   1e-20, 3,     -0.0,  -INFINITY};
+  Tensor data(DType::f32, {static_cast<std::int64_t>(small.size())});
+  for (std::size_t i = 0; i < small.size(); ++i) data.set(static_cast<std::int64_t>(i), small[i]);
+  const OpDef& op = table.at("leaky_relu");
+  for (const char* type : {"elu", "selu"}) {
+    const Params params = parse_params(op, {{"act_type", type}, {"slope", "0.5"}}).value();
+    const OpCall call = make_call(op, params, describe({data})).value();
+    const auto kernel = prepare(call).value();
+    CHECK(kernel->name() == "simd:exp");
+    const auto outputs = make_outputs(call);
+    run_kernel(*kernel, {data}, outputs, {});
+    const bool self = std::string(type) == "selu";
+    for (std::size_t i = 0; i < small.size(); ++i) {
+      const double x = small[i];
+      const double above = self ? 1.0507009873554805 : 1.0;
+      const double depth = self ? 1.0507009873554805 * 1.6732632423543772 : 0.5;
+      const double right = x > 0 ? above * x : depth * std::expm1(x);
+      INFO(type << " of " << x);
+      CHECK(outputs[0].at(static_cast<std::int64_t>(i)) == Approx(right).epsilon(3e-7));
+    }
+  }
+}
+
 TEST_CASE("softmax_output's gradient is that of the summed cross-entropy", "[loss]") {
   const OpTable table = OpTable::build();
   const Tensor data = random_tensor(DType::f64, {6, 10}, "data", -2, 2);

@@ -59,6 +59,32 @@ TEST_CASE("sgd as element-wise operators gives sgd_update's bits", "[optimizer]"
   }
 }
 
+TEST_CASE("many weights are updated as each of them alone", "[optimizer]") {
+  const OpTable table = OpTable::build();
+  const Attributes attributes = {{"momentum", "0.9"}, {"wd", "1e-3"}, {"clip_gradient", "0.75"}};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor rate = number(dtype, 0.05), count = number(dtype, 48);
+    std::vector<Tensor> inputs, alone;
+    const std::vector<Shape> shapes = {{3, 5}, {}, {2, 0}, {20011}, {1}};
+    for (const Shape& shape : shapes) {
+      const Tensor weight = random_tensor(dtype, shape, "weight", -0.3, 0.3);
+      const Tensor gradient = random_tensor(dtype, shape, "gradient", -40, 40);
+      const Tensor momentum = random_tensor(dtype, shape, "momentum", -2, 2);
+      for (Tensor& made :
+           evaluate(table, "sgd_update", {weight, gradient, momentum, rate, count}, attributes)) {
+        alone.push_back(std::move(made));
+      }
+      inputs.insert(inputs.end(), {weight, gradient, momentum});
+    }
+    inputs.insert(inputs.end(), {rate, count});
+    Attributes many = attributes;
+    many["num_weights"] = std::to_string(shapes.size());
+    const std::vector<Tensor> together = run_best(table, "multi_sgd_update", inputs, many);
+    REQUIRE(together.size() == alone.size());
+    for (std::size_t i = 0; i < alone.size(); ++i) CHECK(together[i].same_bits(alone[i]));
+  }
+}
+
 TEST_CASE("the sums of the gradient tree have a vector kernel", "[optimizer]") {
   const OpTable table = OpTable::build();
   for (const std::int64_t size : {1, 7, 16, 16385}) {

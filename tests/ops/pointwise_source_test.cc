@@ -197,8 +197,8 @@ TEST_CASE("NVRTC makes code of every chain and dtype") {
 TEST_CASE("where a GPU cannot be used, nothing is compiled or fused for it") {
   const base::Device missing{base::DeviceKind::cuda, 1000};
   CHECK(jit::check_compiler(missing).code() == base::Errc::unimplemented);
-  CHECK_FALSE(worth_fusing(missing));
-  CHECK(worth_fusing({}));
+  CHECK_FALSE(worth_fusing(missing).value());
+  CHECK(worth_fusing({}).value());
 }
 
 TEST_CASE("on a GPU a compiled chain has the bits of its steps", "[gpu]") {

@@ -29,6 +29,23 @@ TEST_CASE("a call takes as long as it moves bytes or computes, whichever is long
   CHECK(bytes_moved(gradient) == (8 * 16 + 16 + 2 * 16) * 4);
 }
 
+TEST_CASE("on a GPU products take less time beside what only moves bytes, in 16 bits even less",
+          "[offers]") {
+  const OpTable table = OpTable::build();
+  const OpCall add = free_call(table, "add", {{1000, 5000}, {1000, 5000}});
+  OpCall product = free_call(table, "dot", {{4096, 4096}, {4096, 4096}});
+  const auto ratio = [&add](const OpCall& call) { return gpu_seconds(call) / gpu_seconds(add); };
+  const double plain = ratio(product);
+  CHECK(plain < roofline_seconds(product) / roofline_seconds(add));
+  product.tf32 = true;
+  const double rounded = ratio(product);
+  CHECK(rounded < plain);
+  for (auto* tensors : {&product.inputs, &product.outputs}) {
+    for (TensorDesc& tensor : *tensors) tensor.dtype = DType::bf16;
+  }
+  CHECK(ratio(product) < rounded);
+}
+
 TEST_CASE("padding does not count, a private layout does", "[offers]") {
   const OpTable table = OpTable::build();
   OpCall reorder = free_call(table, "reorder", {{1, 3, 4, 4}});

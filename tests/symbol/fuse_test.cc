@@ -35,7 +35,7 @@ struct Branches {
   Symbol right = c.call("batch_norm", "right", {data});
   Symbol sum = c.call("add_elemwise", "sum", {left, right});
 
-  Graph fused(const Symbol& head) { return fuse_epilogues(c.finish(head).value().graph()); }
+  Graph fused(const Symbol& head) { return fuse_epilogues(c.finish(head).value().graph(), false); }
 };
 
 TEST_CASE("a sum and a relu move into the later of two nodes before them") {
@@ -87,7 +87,7 @@ TEST_CASE("a node whose hidden output is read stays where it is, however often i
                                : builder.add1("square", {norm[1]}, {});
     const Value relu = builder.add1("activation", {norm[0]}, kRelu);
     graph.heads = {square, builder.add1("exp", {relu}, {})};
-    CHECK(operators(fuse_epilogues(graph)) == operators(graph));
+    CHECK(operators(fuse_epilogues(graph, false)) == operators(graph));
   }
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("nodes that move one state keep their order") {
   const Symbol relu = c.call("activation", "relu", {second}, kRelu);
   const Symbol sum = c.call("add_elemwise", "sum", {first, relu});
   const Graph graph = c.finish(c.call("exp", "behind", {sum})).value().graph();
-  CHECK(operators(fuse_epilogues(graph)) == operators(graph));
+  CHECK(operators(fuse_epilogues(graph, false)) == operators(graph));
 }
 
 TEST_CASE("a sum of three is no epilogue, a relu behind a sum of a variable is") {

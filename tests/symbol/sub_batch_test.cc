@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
+#include "symbol/infer.h"
+#include "symbol/layouts.h"
+#include "symbol/passes.h"
 #include "tests/support/delayed_stream.h"
 #include "tests/symbol/bound.h"
 
@@ -161,6 +165,27 @@ TEST_CASE("small batches and small graphs stay whole unless asked") {
   const ExecutorReport chosen = predict(residual(), large, {}, kChosenSubBatch).report;
   CHECK(chosen.sub_batch >= 4);
   CHECK(chosen.predict_bytes <= predict(residual(), large, {}, 16).report.predict_bytes / 2);
+}
+
+TEST_CASE("on a GPU no size of parts is chosen") {
+  tests::TestRuntime test;
+  const Graph graph = freeze(table(), residual().graph()).value();
+  const Shape data{16, 3, 128, 128};
+  const ValueShapes shapes = infer_shapes(graph, {{"data", data}}).value();
+  const ValueDTypes dtypes = infer_dtypes(graph, {}, base::DType::f32).value();
+  std::set<std::string> weights;
+  for (const std::string& name : residual().list_parameters()) weights.insert(name);
+  for (const std::string& name : residual().list_auxiliary_states()) weights.insert(name);
+  const auto samples = [&](base::DeviceKind kind) {
+    const PrepareOptions options{.train = false, .weights = &weights};
+    PreparedGraph prepared = choose_layouts(test.runtime, graph, shapes, dtypes, options).value();
+    for (NodePlan& plan : prepared.plans) plan.call.device = {kind, 0};
+    return take_sub_batches(std::move(prepared), weights, kChosenSubBatch)
+        .value()
+        .sub_batch.samples;
+  };
+  CHECK(samples(base::DeviceKind::cpu) > 0);
+  CHECK(samples(base::DeviceKind::cuda) == 0);
 }
 
 TEST_CASE("parts share the batch evenly, and the last overlaps the one before") {

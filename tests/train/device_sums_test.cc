@@ -304,6 +304,9 @@ TEST_CASE("sums are made on devices only where that is what the job asks for", "
   CHECK_FALSE(made(job, {}, options));
   job.consistency.device.mode = schemas::ConsistencyMode::eventual;
   CHECK_FALSE(made(job, {{0, here}, {1, here}}, options));
+  job.consistency = {};
+  job.workers.gpu_sums = false;
+  CHECK_FALSE(made(job, {{0, here}, {1, here}}, options));
 }
 
 TEST_CASE("the first failure ends every sum, and those that come", "[device_sums]") {

@@ -155,6 +155,7 @@ TEST_CASE("what no bit depends on is not in a fingerprint", "[fingerprint]") {
       [](JobSpec& job) { job.train.hold = schemas::Hold::until_scraped; },
       [](JobSpec& job) { job.workers.device = schemas::WorkerDevice::gpu; },
       [](JobSpec& job) { job.workers.memory = 1 << 30; },
+      [](JobSpec& job) { job.workers.gpu_graphs = job.workers.gpu_sums = false; },
       [](JobSpec& job) {
         job.servers = {3, 4};
       },

@@ -16,6 +16,7 @@ schemas::JobSpec job_on(schemas::WorkerDevice device, std::uint32_t machines, st
   job.workers.devices = each;
   job.workers.device = device;
   job.workers.memory = memory;
+  job.reproducible = false;
   return job;
 }
 
@@ -61,6 +62,23 @@ TEST_CASE("a job gets GPUs with the memory it asks for, one a rank", "[job_devic
   CHECK(refused.code() == base::Errc::resource_exhausted);
   CHECK_THAT(refused.text(), Catch::Contains("no driver"));
   CHECK(choose_gpus(job_on(WorkerDevice::cpu, 1, 1), none)->empty());
+}
+
+TEST_CASE("GPUs of a reproducible job are of one model", "[job_devices]") {
+  gpu::Inventory mixed;
+  for (const char* name : {"A100", "H100", "A100", "H100", "H100"}) {
+    mixed.devices.push_back({.name = name, .memory_bytes = 80 * kGiB});
+  }
+  using Indices = std::vector<std::int32_t>;
+  const auto chosen = [&](std::uint32_t ranks) {
+    schemas::JobSpec job = job_on(schemas::WorkerDevice::gpu, 1, ranks);
+    job.reproducible = true;
+    return indices(choose_gpus(job, mixed));
+  };
+  CHECK(chosen(1) == Indices{0});
+  CHECK(chosen(2) == Indices{0, 2});
+  CHECK(chosen(3) == Indices{1, 3, 4});
+  CHECK(chosen(5) == Indices{1, 3, 4});  // shared
 }
 
 }  // namespace

@@ -31,11 +31,15 @@ TEST_CASE("ranks on a device with streams end in the host's bits", "[late_ranks]
     const std::string name = network;
     const std::string host = trained_hash(table, spec, name + "-host");
     const tests::LateRanks late(spec.ranks());
-    const LocalRunOptions by_rank = late.on_device({.add_on_devices = false});
-    CHECK(trained_hash(table, spec, name + "-late", by_rank) == host);
+    spec.workers.gpu_sums = spec.workers.gpu_graphs = false;
+    CHECK(trained_hash(table, spec, name + "-plain", late.on_device()) == host);
     for (const std::size_t kind : {0U, 1U, 2U}) CHECK(late.ran(kind) > 0);
     for (const std::size_t kind : {0U, 1U}) CHECK(late.added(kind) == 0);
+    CHECK(late.launches() == 0);
+    spec.workers.gpu_graphs = true;
+    CHECK(trained_hash(table, spec, name + "-late", late.on_device()) == host);
     CHECK(late.launches() > 0);
+    spec.workers.gpu_sums = true;
     // Each key by itself: gradients leave and weights come while others are computed.
     CHECK(trained_hash(table, spec, name + "-runs", late.on_device({.run_bytes = 1})) == host);
     // In two parts, on one and the other.
@@ -94,8 +98,8 @@ TEST_CASE("a gradient that is not finite ends a run on a device by rank, step an
   CHECK(outcome.status.code() == base::Errc::not_finite);
   CHECK_THAT(outcome.status.text(), Catch::Contains("the gradient of '") &&
                                         Catch::Contains("at step") && Catch::Contains("of ranks "));
-  const tests::JobOutcome alone =
-      tests::run_job(table, spec, tests::local_run(late.on_device({.add_on_devices = false})));
+  spec.workers.gpu_sums = false;
+  const tests::JobOutcome alone = tests::run_job(table, spec, tests::local_run(late.on_device()));
   CHECK(alone.status.code() == base::Errc::not_finite);
   CHECK_THAT(alone.status.text(), Catch::Contains("the gradient of '") &&
                                       Catch::Contains("at step") && Catch::Contains("of rank "));

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -131,6 +132,15 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* id, Handle* device) {
   }
   return kNotFound;
 }
+int nvmlDeviceGetHandleByUUID(const char* uuid, Handle* device) {
+  constexpr std::string_view kUuid = " uuid";
+  for (const auto& [key, value] : answers) {
+    if (!key.ends_with(kUuid) || value != uuid) continue;
+    *device = handle_of(std::stoull(key));
+    return kSuccess;
+  }
+  return kNotFound;
+}
 int nvmlDeviceGetName(Handle device, char* name, std::uint32_t bytes) {
   return text(device, "name", name, bytes);
 }
@@ -183,7 +193,7 @@ int nvmlDeviceGetTotalEccErrors(Handle device, int kind, int since, unsigned lon
 int nvmlDeviceGetRemappedRows(Handle device, std::uint32_t* corrected, std::uint32_t* uncorrected,
                               std::uint32_t* pending, std::uint32_t* failed) {
   *corrected = *uncorrected = *pending = 0;
-  return read(device, "rows", failed);
+  return read(device, "rows", failed, pending);
 }
 
 }  // extern "C"

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where passes met what they did not expect: arguments with names that binding gives, losses that
+// are heads twice, operators that assign before others read, arrays of 16 bits, parts of one
+// sample, files with operators of one name.
+#include "base/float16.h"
+#include "ndarray/invoke.h"
+#include "tests/symbol/bound.h"
+
+namespace troupe::symbol {
+namespace {
+
+using base::DType;
+using base::Shape;
+using ndarray::NDArray;
+using tests::TestRuntime;
+
+/// An executor for training over arrays of f64 with these values, one axis each.
+struct Trained {
+  Trained(const Symbol& net, const std::map<std::string, std::vector<double>>& arguments,
+          const std::map<std::string, GradReq>& wanted) {
+    Bindings bindings;
+    for (const auto& [name, numbers] : arguments) {
+      bindings.arguments[name] =
+          array(test, Shape{static_cast<std::int64_t>(numbers.size())}, numbers);
+    }
+    bindings.grad_req = wanted;
+    ExecutorOptions options;
+    options.predict = false;
+    auto made = Executor::bind(test.runtime, net, std::move(bindings), options);
+    INFO(made.status().to_string());
+    REQUIRE(made.ok());
+    executor = std::move(made).value();
+  }
+  std::vector<double> gradient(const std::string& name, const std::vector<NDArray>& heads = {}) {
+    REQUIRE(executor->forward(true).ok());
+    REQUIRE(executor->backward(heads).ok());
+    return values(executor->gradients().at(name));
+  }
+
+  TestRuntime test;
+  std::unique_ptr<Executor> executor;
+};
+
+TEST_CASE("arguments may have the names that binding gives to its own variables") {
+  using Values = std::vector<double>;
+  Composer c(table());
+  const Symbol x = c.variable("x");
+  const Symbol added = c.finish(c.call("multiply", "y", {x, c.variable("x_gradient_sum")})).value();
+  Trained sums(added, {{"x", {2, 3}}, {"x_gradient_sum", {5, 7}}}, {{"x", GradReq::add}});
+  const NDArray ones = array(sums.test, {2}, {1, 1});
+  CHECK(sums.gradient("x", {ones}) == Values{5, 7});
+  CHECK(sums.gradient("x", {ones}) == Values{10, 14});
+
+  const Symbol square = c.call("multiply", "y", {x, x});
+  const Symbol product = c.call("multiply", "z", {square, c.variable("y_output_head_gradient")});
+  const Symbol both = c.finish(Symbol::group(std::vector<Symbol>{square, product})).value();
+  Trained heads(both, {{"x", {3}}, {"y_output_head_gradient", {100}}}, {{"x", GradReq::write}});
+  CHECK(heads.gradient("x", {array(heads.test, {1}, {1}), array(heads.test, {1}, {0})}) ==
+        Values{6});
+}
+
+TEST_CASE("a loss that is a head twice counts twice, as other heads do") {
+  const auto gradients = [](std::size_t times) {
+    Composer c(table());
+    const Symbol loss =
+        c.call("softmax_cross_entropy", "loss", {c.variable("data"), c.variable("label")});
+    const Symbol net = c.finish(Symbol::group(std::vector<Symbol>(times, loss))).value();
+    TestRuntime test;
+    Bindings bindings;
+    bindings.arguments["data"] = array(test, {1, 2}, {0, 0});
+    bindings.arguments["label"] = array(test, {1}, {1});
+    bindings.grad_req["data"] = GradReq::write;
+    const auto executor = Executor::bind(test.runtime, net, std::move(bindings)).value();
+    REQUIRE(executor->forward(true).ok());
+    REQUIRE(executor->backward().ok());
+    return values(executor->gradients().at("data"));
+  };
+  CHECK(gradients(1) == std::vector<double>{0.5, -0.5});
+  CHECK(gradients(2) == std::vector<double>{1, -1});
+}
+
+TEST_CASE("a convolution does not move behind an operator that overwrites its weight") {
+  Composer c(table());
+  const Symbol x = c.variable("x"), w = c.variable("w");
+  const Symbol conv = c.call("convolution", "conv", Inputs{{x, w}, {}},
+                             {{"kernel", "(1, 1)"}, {"num_filter", "1"}, {"no_bias", "True"}});
+  const Symbol update = c.call("add_scaled", "update", {w, c.variable("g"), c.variable("f")});
+  const Symbol sum = c.call("sum", "all", {update}, {{"axis", "()"}, {"keepdims", "True"}});
+  const Symbol wide = c.call("broadcast_like", "wide", {sum, x});
+  const Symbol y = c.call("activation", "y", {c.call("add_elemwise", "both", {conv, wide})},
+                          {{"act_type", "relu"}});
+  const Symbol net = c.finish(Symbol::group(std::vector<Symbol>{y, update})).value();
+  for (const bool train : {true, false}) {
+    TestRuntime test;
+    Bindings bindings;
+    bindings.arguments["x"] = array(test, {1, 1, 2, 2}, {1, 1, 1, 1});
+    bindings.arguments["w"] = array(test, {1, 1, 1, 1}, {2});
+    bindings.arguments["g"] = array(test, {1, 1, 1, 1}, {1});
+    bindings.arguments["f"] = array(test, {}, {10});
+    bindings.outputs = {array(test, {1, 1, 2, 2}, {0, 0, 0, 0}), bindings.arguments["w"]};
+    ExecutorOptions options;
+    options.train = train;
+    options.predict = !train;
+    const auto executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
+    REQUIRE(executor->forward(train).ok());
+    CHECK(values(executor->outputs()[0]) == std::vector<double>(4, 14.0));
+    CHECK(values(executor->outputs()[1]) == std::vector<double>{12});
+  }
+}
+
+/// Arrays of T, filled with numbers that follow from their names.
+template <typename T>
+void fill_narrow(const NDArray& to, const std::string& name, double low, double high) {
+  const base::RandomKey key = base::random_key(1, name);
+  std::vector<T> numbers;
+  for (std::int64_t i = 0; i < to.elements(); ++i) {
+    const auto words = base::philox(key, static_cast<std::uint64_t>(i), 0, 0);
+    numbers.push_back(T(low + (high - low) * base::uniform_f64(words[0])));
+  }
+  REQUIRE(to.write(std::as_bytes(std::span<const T>(numbers))).ok());
+}
+
+TEST_CASE(
+    "in arrays of 16 bits the gradient knows where a rectifier was zero, and what is "
+    "recomputed has the kept one's bits") {
+  Composer c(table());
+  Symbol net = c.variable("data");
+  for (const char* layer : {"1", "2", "3"}) {
+    const std::string name = std::string("bn") + layer;
+    net = c.call("batch_norm", name, {net}, {{"fix_gamma", "False"}});
+    net = c.call("activation", name + "_relu", {net}, {{"act_type", "relu"}});
+    net = c.call("square", name + "_square", {net});
+  }
+  net = c.finish(net).value();
+  using T = base::BF16;
+  const auto step = [&net](bool fused, Recompute recompute) {
+    TestRuntime test;
+    Bindings bindings =
+        allocate_bindings(test.runtime, net, {{"data", {2, 16, 8, 8}}}, DType::bf16).value();
+    for (const auto& [name, array] : bindings.arguments) {
+      fill_narrow<T>(array, name, name == "data" ? 2.0 : 0.5, name == "data" ? 3.0 : 1.5);
+      bindings.grad_req[name] = GradReq::write;
+    }
+    ExecutorOptions options;
+    options.predict = false;
+    options.fused = fused;
+    options.recompute = recompute;
+    const auto executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
+    const NDArray head = NDArray::zeros(test.runtime, {2, 16, 8, 8}, DType::bf16).value();
+    fill_narrow<T>(head, "head", 1.0, 2.0);
+    REQUIRE(executor->forward(true).ok());
+    REQUIRE(executor->backward(std::vector<NDArray>{head}).ok());
+    return results_of(*executor);
+  };
+  const Results kept = step(false, Recompute::none);
+  CHECK(step(true, Recompute::none) == kept);
+  for (const bool fused : {false, true}) {
+    CHECK(step(fused, Recompute::cheap) == kept);
+    CHECK(step(fused, Recompute::sqrt) == kept);
+  }
+}
+
+TEST_CASE("a part of one sample is no place for what joins a value of all samples") {
+  Composer c(table());
+  const Symbol data =
+      c.call("softmax", "whole", {c.call("exp", "e", {c.variable("data")})}, {{"axis", "1"}});
+  const auto pooled = [&](const char* name, const char* type, const char* size, const Symbol& of) {
+    return c.call("pooling", name, {of}, {{"kernel", size}, {"stride", size}, {"pool_type", type}});
+  };
+  const Symbol v = pooled("v", "max", "(4, 4)", data), w = pooled("w", "avg", "(4, 4)", data);
+  const Symbol joined = c.call("concat", "joined", {v, w}, {{"num_args", "2"}, {"dim", "1"}});
+  const Symbol large = c.call("upsampling", "large", {joined},
+                              {{"scale", "4"}, {"sample_type", "nearest"}, {"num_args", "1"}});
+  const Symbol wide = c.call("softmax", "wide", {large}, {{"axis", "1"}});
+  const Symbol mixed =
+      c.call("sum", "mixed", {pooled("top", "max", "(32, 32)", wide)}, {{"axis", "0"}});
+  const Symbol other = c.call("softmax", "other", {v}, {{"axis", "0"}});
+  const Symbol net = c.finish(Symbol::group(std::vector<Symbol>{mixed, other})).value();
+  const auto predicted = [&net](std::int64_t sub_batch) {
+    ExecutorOptions options;
+    options.train = false;
+    options.sub_batch = sub_batch;
+    Bound bound(net, {2, 16, 32, 32}, options);
+    REQUIRE(bound.executor->forward(false).ok());
+    std::vector<Bytes> outputs;
+    for (const NDArray& output : bound.executor->outputs()) outputs.push_back(bytes_of(output));
+    CHECK(bound.executor->report().sub_batch == (sub_batch == 1 ? 1 : 0));
+    return outputs;
+  };
+  CHECK(predicted(1) == predicted(2));
+}
+
+TEST_CASE("operators of one name in a file get names of their own") {
+  const char* const text = R"({"nodes": [
+    {"op": "null", "name": "data", "inputs": []},
+    {"op": "null", "name": "w", "inputs": []},
+    {"op": "FullyConnected", "name": "fc", "inputs": [[0, 0, 0], [1, 0, 0]],
+     "attrs": {"num_hidden": "3", "no_bias": "True"}},
+    {"op": "FullyConnected", "name": "fc", "inputs": [[2, 0, 0], [1, 0, 0]],
+     "attrs": {"num_hidden": "3", "no_bias": "True"}},
+    {"op": "exp", "name": "fc_1", "inputs": [[3, 0, 0]]}],
+    "arg_nodes": [0, 1], "heads": [[4, 0, 0]]})";
+  const auto net = Symbol::from_json(table(), text);
+  INFO(net.status().to_string());
+  REQUIRE(net.ok());
+  Names names;
+  for (const GraphNode& node : net->graph().nodes) names.push_back(node.name);
+  CHECK(names == Names{"data", "w", "fc", "fc_2", "fc_1"});
+}
+
+TEST_CASE("a classifier's labels are f32 where its arrays have 16 bits") {
+  TestRuntime test;
+  const auto made = allocate_bindings(test.runtime, two_layers(), {{"data", {2, 5}}}, DType::bf16);
+  INFO(made.status().to_string());
+  REQUIRE(made.ok());
+  CHECK(made->arguments.at("softmax_label").dtype() == DType::f32);
+  CHECK(made->arguments.at("fc1_weight").dtype() == DType::bf16);
+}
+
+TEST_CASE("shapes of Python 2, and a given shape before a declared one") {
+  const auto shape = [](const char* text, const std::map<std::string, Shape>& given) {
+    return Symbol::variable("v", {{"__shape__", text}}).infer_shapes(given);
+  };
+  CHECK(shape("(2L, 3L)", {}).value().arguments.front() == Shape{2, 3});
+  CHECK(mentions(shape("(L, 3)", {}).status(), {"variable v", "__shape__"}));
+  CHECK(shape("(1, 3)", {{"v", {32, 3}}}).value().arguments.front() == Shape{32, 3});
+  CHECK(shape("(1, 3)", {{"v", {base::kUnknownDim, 3}}}).value().arguments.front() == Shape{1, 3});
+  CHECK_FALSE(shape("(1, 3)", {{"v", {base::kUnknownDim, 4}}}).ok());
+}
+
+TEST_CASE("a step that no draw can have is refused") {
+  Bound bound(two_layers(), {2, 5});
+  CHECK(bound.executor->set_step((std::int64_t{1} << 48) - 1).ok());
+  CHECK(mentions(bound.executor->set_step(-1), {"step -1"}));
+  CHECK(mentions(bound.executor->set_step(std::int64_t{1} << 48), {"2^48 - 1"}));
+}
+
+TEST_CASE("head gradients that lead to nothing wanted are taken") {
+  Composer c(table());
+  const Symbol net = c.finish(c.call("exp", "e", {c.variable("x")})).value();
+  Trained bound(net, {{"x", {1, 2}}}, {});
+  REQUIRE(bound.executor->forward(true).ok());
+  CHECK(bound.executor->backward(std::vector<NDArray>{array(bound.test, {2}, {1, 1})}).ok());
+}
+
+}  // namespace
+}  // namespace troupe::symbol
