@@ -54,8 +54,8 @@ class Cluster:
                    "127.0.0.1:0", "--state", folder / "state")
         said = self.wait_for("coordinator", r"coordinator on (\S+), http://(\S+)/metrics")
         self.address, self.pages = said.groups()
-        self.start("agent", "agent", "--join", self.address, "--devices", f"{device}:all"
-                   if device == "gpu" else "cpu:1")
+        self.start("agent", "agent", "--join", self.address, "--name", "a", "--devices",
+                   "gpu:all" if device == "gpu" else "cpu:1")
         self.wait_for("agent", "joined the coordinator")
 
     def start(self, name, *words):
