@@ -67,8 +67,9 @@ void order_gpus_by_bus() {
 }
 
 std::optional<std::string> visible_gpus() {
-  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  if (const char* const value = std::getenv("CUDA_VISIBLE_DEVICES")) return value;
+  std::string given = variable("NVIDIA_VISIBLE_DEVICES");
+  return given.starts_with("MIG-") ? std::optional(std::move(given)) : std::nullopt;
 }
 
 std::vector<std::string> steering_variables() {

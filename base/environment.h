@@ -29,7 +29,8 @@ Environment read_environment();
 /// says otherwise. Before the first call of CUDA.
 void order_gpus_by_bus();
 /// CUDA_VISIBLE_DEVICES, by which people and schedulers choose and number the GPUs of a process;
-/// nothing where it is not set.
+/// where that is not set, NVIDIA_VISIBLE_DEVICES, by which containers are given slices of them
+/// ("MIG-..."); nothing where neither says something.
 std::optional<std::string> visible_gpus();
 
 /// The process's variables "NAME=value" that would steer an OpenMP runtime (OMP_*, GOMP_*, KMP_*),

@@ -67,6 +67,8 @@ struct CoordinatorState::Offers {
   void add(const std::string& machine, const GpuSlots& of_machine);
   Room room_for(const schemas::WorkersSpec& workers) const;
   std::map<std::string, Room> models_for(const schemas::WorkersSpec& workers) const;
+  bool have_room(const schemas::JobSpec& spec) const;
+  bool has_more_of(const std::string& model, const schemas::JobSpec& spec) const;
   void take(const RankPlacement& placed);
   std::string shortage(const schemas::JobSpec& spec) const;
   std::string missing(const schemas::WorkersSpec& workers) const;
@@ -134,6 +136,29 @@ std::map<std::string, Room> CoordinatorState::Offers::models_for(
   return models;
 }
 
+/// Whether so much is free, on however many machines.
+bool CoordinatorState::Offers::have_room(const schemas::JobSpec& spec) const {
+  if (spec.workers.device != WorkerDevice::gpu || !one_numeric_class(spec)) {
+    return spec.ranks() <= room_for(spec.workers).free;
+  }
+  const std::map<std::string, Room> models = models_for(spec.workers);
+  return std::ranges::any_of(models,
+                             [&](const auto& entry) { return spec.ranks() <= entry.second.free; });
+}
+
+/// Whether a job should wait for GPUs of this model, on which it has run: there are enough of them,
+/// not free now, and on others it would refuse its checkpoints.
+bool CoordinatorState::Offers::has_more_of(const std::string& model,
+                                           const schemas::JobSpec& spec) const {
+  const bool bound = one_numeric_class(spec) && !spec.checkpoint.dir.empty() &&
+                     spec.checkpoint.resume && !spec.checkpoint.change_numerics;
+  if (model.empty() || !bound || spec.workers.device != WorkerDevice::gpu) return false;
+  const std::map<std::string, Room> models = models_for(spec.workers);
+  const auto found = models.find(model);
+  return found != models.end() && spec.ranks() <= found->second.all &&
+         spec.ranks() > found->second.free;
+}
+
 void CoordinatorState::Offers::take(const RankPlacement& placed) {
   for (std::size_t rank = 0; rank < placed.placement.machine_of_rank.size(); ++rank) {
     SlotOffer& offer = offers[placed.offers[placed.placement.machine_of_rank[rank]]];
@@ -158,11 +183,14 @@ std::string CoordinatorState::Offers::shortage(const schemas::JobSpec& spec) con
   const bool one_model = models.size() > 1 && spec.ranks() > 1 && one_numeric_class(spec);
   std::string text = fmt::format("waits for {}; ", wanted_text(spec, one_model));
   if (one_model) {
+    constexpr std::size_t kNamed = 8;
     std::vector<std::string> words;
     for (const auto& [model, of_model] : models) {
+      if (words.size() == kNamed) break;
       words.push_back(fmt::format("{} of {} {}", of_model.free, of_model.all, model));
     }
-    text += fmt::format("free: {}", fmt::join(words, ", "));
+    text += fmt::format("free: {}{} (reproducible = false takes several models)",
+                        fmt::join(words, ", "), models.size() > kNamed ? ", ..." : "");
   } else if (spec.ranks() > room.all) {
     text += fmt::format("all agents together have {}", room.all);
   } else {
@@ -255,11 +283,15 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
                  fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
                              holder->info.id, job.spec.checkpoint.dir));
   }
-  const bool enough = job.spec.ranks() <= offers.room_for(job.spec.workers).free;
-  auto placed = enough ? place_ranks(offers.offers, job.spec, job.model) : std::nullopt;
+  if (offers.has_more_of(job.model, job.spec)) {
+    return defer(
+        job, fmt::format("{}; its checkpoints are of {}", offers.shortage(job.spec), job.model));
+  }
+  auto placed =
+      offers.have_room(job.spec) ? place_ranks(offers.offers, job.spec, job.model) : std::nullopt;
   if (!placed) return defer(job, offers.shortage(job.spec));
   pending_.erase(job.number);
-  job.model = placed->model;
+  if (job.model.empty()) job.model = placed->model;  // a run on others may train nothing
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
     job.info.phase = schemas::JobPhase::failed;

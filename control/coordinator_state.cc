@@ -337,6 +337,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
     model = same->model;
     forget(*same);
   }
+  generation = behind_left(id, generation);
   TROUPE_TRY(make_room());
   TROUPE_CHECK(find(id) == nullptr, "an id is one job");
   Job& job = jobs_[next_job_];
@@ -360,6 +361,18 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   // Those that wait already do not fit, and this one changes nothing for them.
   admit_new(job);
   return schemas::JobSubmitted{id, Errc::ok, ""};
+}
+
+/// `generation`, or a later one where a process of this job's is still there of a run that nobody
+/// remembers any more.
+std::uint64_t CoordinatorState::behind_left(const std::string& job,
+                                            std::uint64_t generation) const {
+  for (const auto& [peer, agent] : agents_) {
+    for (const auto& [process, left] : agent.left) {
+      if (process.job == job) generation = std::max(generation, process.generation + 1);
+    }
+  }
+  return generation;
 }
 
 /// Who asks again, because the answer was lost, does so soon: a job keeps its last few requests.

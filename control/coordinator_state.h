@@ -246,6 +246,7 @@ class CoordinatorState {
   void give_back_slots(const RunState& run);
   void leave_behind(const RunPlan& plan, std::uint32_t machine, std::uint64_t pid);
   void note_ended(PeerId peer, const schemas::ProcessExited& exited);
+  std::uint64_t behind_left(const std::string& job, std::uint64_t generation) const;
   Job* find(const std::string& id);
   const schemas::JobInfo& shown(const Job& job) const {
     return job.run ? job.run->info() : job.info;

@@ -3,8 +3,8 @@
 #include "control/rank_placement.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -77,13 +77,16 @@ std::optional<Choice> choose(const std::vector<SlotOffer>& offers, const schemas
 std::optional<Choice> choose_model(const std::vector<SlotOffer>& offers,
                                    const schemas::JobSpec& spec, const std::string& preferred,
                                    std::string& model) {
-  std::set<std::string> models;
+  std::map<std::string, std::uint64_t> models;
   for (const SlotOffer& offer : offers) {
-    for (const FreeGpu& gpu : offer.free_gpus) models.insert(gpu.model);
+    for (const FreeGpu& gpu : offer.free_gpus) {
+      if (gpu.memory_bytes >= spec.workers.memory) ++models[gpu.model];
+    }
   }
   std::optional<Choice> best;
   std::tuple<bool, std::size_t, std::uint64_t, std::size_t> best_rank;
-  for (const std::string& name : models) {
+  for (const auto& [name, free] : models) {
+    if (free < spec.ranks()) continue;
     auto choice = choose(offers, spec, &name);
     if (!choice) continue;
     std::size_t count = 0;

@@ -60,7 +60,10 @@ std::string properties(const OpDef& op) {
   if (op.elementwise) list.emplace_back("element-wise");
   if (op.random) list.emplace_back("random");
   if (op.is_loss) list.emplace_back("loss");
-  if (op.assign) list.emplace_back("may overwrite its first input");
+  if (op.assign) {
+    list.emplace_back(op.in_place.size() > 1 ? "may overwrite the inputs that its outputs renew"
+                                             : "may overwrite its first input");
+  }
   if (op.predict_form) list.emplace_back("another form in prediction");
   return fmt::format("{}", fmt::join(list, ", "));
 }

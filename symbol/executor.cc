@@ -177,8 +177,11 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   ValueShapes shapes;
   ValueDTypes dtypes;
   TROUPE_TRY(infer_values(bound, shapes, dtypes));
-  TROUPE_TRY_ASSIGN(const bool worth_fusing, ops::worth_fusing(options.device));
-  if (options.fused && worth_fusing) {
+  bool fuses = options.fused;
+  if (fuses) {
+    TROUPE_TRY_ASSIGN(fuses, ops::worth_fusing(options.device));
+  }
+  if (fuses) {
     bound.graph = fuse_pointwise(runtime.ops, bound.graph, shapes, dtypes);
     TROUPE_TRY(infer_values(bound, shapes, dtypes));
   }

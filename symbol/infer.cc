@@ -274,11 +274,14 @@ base::Result<ValueDTypes> infer_dtypes(const Graph& graph,
   TROUPE_TRY(sweeper.run());
   for (std::size_t v = 0; v < dtypes.size(); ++v) {
     if (dtypes[v]) continue;
+    std::vector<OptionalDType> before;
+    if (base::is_16_bit(otherwise)) before = dtypes;
     dtypes[v] = otherwise;
     base::Status fits = sweeper.follow(v);
-    if (!fits.ok() && base::is_16_bit(otherwise)) {  // as labels, whose classes 16 bits do not hold
+    if (!fits.ok() && !before.empty()) {  // as labels, whose classes 16 bits do not hold
+      dtypes = std::move(before);
       dtypes[v] = base::DType::f32;
-      fits = sweeper.follow(v);
+      if (sweeper.follow(v).ok()) fits = {};
     }
     TROUPE_TRY(std::move(fits));
   }

@@ -3,6 +3,7 @@
 // topological order, variables with the operator "null", all attribute values as text.
 #include <fmt/ranges.h>
 
+#include <map>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -151,13 +152,15 @@ base::Result<std::vector<FileNode>> read_nodes(const json& file) {
 /// second one gets the next name that is free. Variables are who they are by their names.
 void rename_repeated(std::vector<FileNode>& nodes) {
   std::set<std::string> names, taken;
+  std::map<std::string, std::size_t> numbers;  // tried for a name
   for (const FileNode& node : nodes) names.insert(node.name);
   for (FileNode& node : nodes) {
     if (node.is_variable() || node.name.empty() || taken.insert(node.name).second) continue;
+    std::size_t& number = numbers[node.name];
     std::string free;
-    for (int k = 1; free.empty() || names.contains(free); ++k) {
-      free = fmt::format("{}_{}", node.name, k);
-    }
+    do {
+      free = fmt::format("{}_{}", node.name, ++number);
+    } while (names.contains(free));
     node.name = free;
     names.insert(free);
     taken.insert(std::move(free));

@@ -48,14 +48,17 @@ std::uint64_t free_bytes(Device device) {
 
 namespace {
 
-/// Where peers may read each other's memory.
-bool enable_peer(Device device, Device peer) {
+/// Whether peers may read each other's memory.
+enum class Peer : std::uint8_t { no, was, is_now };
+
+Peer enable_peer(Device device, Device peer) {
   int can = 0;
   const DeviceScope scope(device);
   cudaError_t got = cudaDeviceCanAccessPeer(&can, device.index, peer.index);
   if (got == cudaSuccess && can != 0) got = cudaDeviceEnablePeerAccess(peer.index, 0);
   if (got != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
-  return (got == cudaSuccess && can != 0) || got == cudaErrorPeerAccessAlreadyEnabled;
+  if (got == cudaErrorPeerAccessAlreadyEnabled) return Peer::was;
+  return got == cudaSuccess && can != 0 ? Peer::is_now : Peer::no;
 }
 
 void disable_peer(Device device, Device peer) {
@@ -84,15 +87,16 @@ class Held {
   std::byte* data_ = nullptr;
 };
 
-/// Whether bytes get from one device to the other: on machines that send them through an IOMMU
-/// they may be lost although the driver offers access and reports no error.
-bool arrive(Device from, Device to) {
+/// Whether bytes are lost between two devices: on machines that send them through an IOMMU they may
+/// be, although the driver offers access and reports no error. What cannot be tried is not known to
+/// be so.
+bool are_lost(Device from, Device to) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   constexpr std::size_t kPrime = 251;
   std::vector<std::byte> sent(kBytes), got(kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) sent[i] = static_cast<std::byte>(i % kPrime);
   const Held source(from, kBytes), target(to, kBytes);
-  if (source.data() == nullptr || target.data() == nullptr) return false;
+  if (source.data() == nullptr || target.data() == nullptr) return false;  // no memory now
   const auto copied = [&] {
     const DeviceScope scope(to);
     return cudaMemset(target.data(), 0xff, kBytes) == cudaSuccess &&
@@ -102,9 +106,9 @@ bool arrive(Device from, Device to) {
            cudaDeviceSynchronize() == cudaSuccess &&
            cudaMemcpy(got.data(), target.data(), kBytes, cudaMemcpyDefault) == cudaSuccess;
   };
-  if (copied()) return got == sent;
+  if (copied()) return got != sent;
   static_cast<void>(cudaGetLastError());
-  return false;
+  return true;
 }
 
 }  // namespace
@@ -115,15 +119,15 @@ std::vector<std::pair<Device, Device>> allow_peer_access(const std::vector<Devic
     for (std::size_t k = i + 1; k < devices.size(); ++k) {
       const Device a = devices[i], b = devices[k];
       if (a == b || !check_device(a).ok() || !check_device(b).ok()) continue;
-      const bool forth = enable_peer(a, b), back = enable_peer(b, a);
-      if ((!forth || arrive(a, b)) && (!back || arrive(b, a))) {
-        if (!forth) without.emplace_back(a, b);
-        if (!back) without.emplace_back(b, a);
-        continue;
-      }
-      if (forth) disable_peer(a, b);
-      if (back) disable_peer(b, a);
-      without.insert(without.end(), {{a, b}, {b, a}});
+      const Peer forth = enable_peer(a, b), back = enable_peer(b, a);
+      const auto fails = [](Peer access, Device from, Device to) {  // what was there has been tried
+        return access == Peer::is_now && are_lost(from, to);
+      };
+      const bool lost = fails(forth, a, b) || fails(back, b, a);
+      if (lost && forth == Peer::is_now) disable_peer(a, b);
+      if (lost && back == Peer::is_now) disable_peer(b, a);
+      if (forth == Peer::no || lost) without.emplace_back(a, b);
+      if (back == Peer::no || lost) without.emplace_back(b, a);
     }
   }
   return without;

@@ -175,9 +175,10 @@ void run_rows_beside(const SoftmaxArrays& rows, std::int64_t classes, std::int64
   const auto step = static_cast<std::int64_t>(hn::Lanes(d));
   // By row. Lanes behind the last row hold numbers that nobody reads.
   HWY_ALIGN float peak[kRowsMost], part[kRowsMost], sum[kRowsMost];
-  std::fill_n(peak, kRowsMost, Form::kPeak ? -std::numeric_limits<float>::infinity() : 0.0F);
-  std::fill_n(part, kRowsMost, 0.0F);
-  std::fill_n(sum, kRowsMost, 0.0F);
+  const std::int64_t lanes_of_rows = (count + step - 1) / step * step;
+  std::fill_n(peak, lanes_of_rows, Form::kPeak ? -std::numeric_limits<float>::infinity() : 0.0F);
+  std::fill_n(part, lanes_of_rows, 0.0F);
+  std::fill_n(sum, lanes_of_rows, 0.0F);
   // f(lanes, row) for all vectors of rows.
   const auto each = [&](auto&& f) HWY_ATTR {
     std::int64_t row = 0;

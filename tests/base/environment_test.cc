@@ -48,6 +48,11 @@ TEST_CASE("GPUs are numbered by their places unless somebody says otherwise", "[
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   CHECK(visible_gpus() == "");
   unsetenv("CUDA_VISIBLE_DEVICES");
+  setenv("NVIDIA_VISIBLE_DEVICES", "all", 1);
+  CHECK_FALSE(visible_gpus());
+  setenv("NVIDIA_VISIBLE_DEVICES", "MIG-a", 1);
+  CHECK(visible_gpus() == "MIG-a");
+  unsetenv("NVIDIA_VISIBLE_DEVICES");
 }
 
 TEST_CASE("colour is off on dumb terminals and by NO_COLOR", "[environment]") {

@@ -48,9 +48,10 @@ struct Cluster {
     handle(PeerSaid{peer, hello});
   }
   void submit(const std::string& id, std::uint32_t devices, std::uint64_t memory,
-              schemas::WorkerDevice device = schemas::WorkerDevice::gpu) {
+              schemas::WorkerDevice device = schemas::WorkerDevice::gpu,
+              const std::string& checkpoints = "") {
     schemas::JobSpec spec = ControlWorld::job_spec(1, devices, 1);
-    spec.checkpoint.dir.clear();
+    spec.checkpoint.dir = checkpoints;
     spec.workers.device = device;
     spec.workers.memory = memory;
     handle(PeerSaid{kPerson, schemas::JobSubmit{id, ControlWorld::job_text(spec), ""}});
@@ -377,7 +378,8 @@ TEST_CASE("a reproducible job waits for GPUs of one model, and says so", "[gpu_j
   cluster.join(1, "a", 0, models({"A100", "H100", "H100"}));
   cluster.submit("three", 3, 0);
   CHECK(cluster.job("three").text ==
-        "waits for 3 GPUs of one model; free: 1 of 1 A100, 2 of 2 H100");
+        "waits for 3 GPUs of one model; free: 1 of 1 A100, 2 of 2 H100 "
+        "(reproducible = false takes several models)");
   cluster.submit("two", 2, 0);
   CHECK(cluster.job("two").phase == JobPhase::starting);
   cluster.handle(StartFound{"two", 1, {}, 0, 1, 5, ""});
@@ -387,13 +389,14 @@ TEST_CASE("a reproducible job waits for GPUs of one model, and says so", "[gpu_j
   cluster.submit("large", 2, 60 * kGiB);
   CHECK(cluster.job("large").text ==
         "waits for 2 GPUs of one model with at least 60.0 GiB each; free: 1 of 1 A100, 0 of 2 "
-        "H100");
+        "H100 (reproducible = false takes several models)");
   cluster.submit("one", 1, 100 * kGiB);  // of one GPU it is always so
   CHECK_THAT(cluster.job("one").text, Catch::StartsWith("waits for 1 GPU with at least"));
   cluster.join(2, "b", 0, models({"A100"}));
   CHECK(cluster.job("large").phase == JobPhase::starting);
   CHECK(cluster.job("three").text ==
-        "waits for 3 GPUs of one model; free: 0 of 2 A100, 0 of 2 H100");
+        "waits for 3 GPUs of one model; free: 0 of 2 A100, 0 of 2 H100 "
+        "(reproducible = false takes several models)");
 }
 
 // Its checkpoints are of the numeric class of the GPUs that it had.
@@ -417,6 +420,29 @@ TEST_CASE("a job that goes on gets GPUs of the model that it had, if there are e
   cluster.handle(StartFound{"x", 2, {}, 0, 1, 5, ""});
   REQUIRE(cluster.launches().size() == 2);
   CHECK(cluster.launches()[0].gpus == std::vector<std::uint32_t>{there ? 1U : 0U});
+}
+
+TEST_CASE("a job with checkpoints waits for GPUs of its model while there are enough",
+          "[gpu_jobs]") {
+  Cluster cluster;
+  const auto submit = [&cluster](const std::string& id, const std::string& folder) {
+    cluster.submit(id, 1, 0, schemas::WorkerDevice::gpu, folder);
+  };
+  cluster.join(1, "a", 0, models({"H100"}));
+  submit("x", "/out/x");
+  CHECK(cluster.job("x").phase == JobPhase::starting);
+  cluster.handle(PeerSaid{kPerson, schemas::JobStop{"x"}});
+  cluster.handle(PeerLost{1, "closed"});
+  cluster.join(2, "b", 0, models({"H100"}));
+  submit("y", "/out/y");
+  CHECK(cluster.job("y").phase == JobPhase::starting);
+  cluster.join(3, "c", 0, models({"A100"}));
+  submit("x", "/out/x");
+  CHECK(cluster.job("x").phase == JobPhase::pending);
+  CHECK_THAT(cluster.job("x").text, Catch::Contains("its checkpoints are of H100"));
+  // Nobody has one any more: the next look takes what there is.
+  cluster.handle(PeerLost{2, "closed"});
+  CHECK(cluster.job("x").phase == JobPhase::starting);
 }
 
 TEST_CASE("an agent starts nothing on GPUs that it does not offer", "[gpu_jobs]") {

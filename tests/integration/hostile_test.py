@@ -338,7 +338,7 @@ class HostileTest(unittest.TestCase):
                 self.assertEqual({word for word in words if word.startswith("--")}, known)
                 ours = pathlib.Path(f"/proc/{agent}/environ").read_bytes().split(b"\0")
                 theirs = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                other = (b"OMP_", b"CUDA_VISIBLE_DEVICES=")  # what an agent sets for its children
+                other = (b"OMP_", b"CUDA_VISIBLE_DEVICES=", b"CUDA_DEVICE_ORDER=")  # of an agent
                 self.assertLessEqual({word for word in theirs if not word.startswith(other)},
                                      set(ours))
                 self.assertIn(b"CUDA_VISIBLE_DEVICES=", theirs)  # a job on CPUs sees no GPU

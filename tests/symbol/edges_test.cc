@@ -59,7 +59,7 @@ TEST_CASE("arguments may have the names that binding gives to its own variables"
         Values{6});
 }
 
-TEST_CASE("a loss that is a head twice counts twice, as other heads do") {
+TEST_CASE("softmax_cross_entropy that is a head twice counts twice, as other heads do") {
   const auto gradients = [](std::size_t times) {
     Composer c(table());
     const Symbol loss =
@@ -215,6 +215,16 @@ TEST_CASE("a classifier's labels are f32 where its arrays have 16 bits") {
   REQUIRE(made.ok());
   CHECK(made->arguments.at("softmax_label").dtype() == DType::f32);
   CHECK(made->arguments.at("fc1_weight").dtype() == DType::bf16);
+
+  Composer c(table());
+  const Symbol label = c.call("reshape", "flat", {c.variable("label")}, {{"shape", "(-1,)"}});
+  const Symbol net = c.finish(c.call("softmax_output", "out", {c.variable("data"), label})).value();
+  const auto behind =
+      allocate_bindings(test.runtime, net, {{"data", {2, 5}}, {"label", {2, 1}}}, DType::bf16);
+  INFO(behind.status().to_string());
+  REQUIRE(behind.ok());
+  CHECK(behind->arguments.at("label").dtype() == DType::f32);
+  CHECK(behind->arguments.at("data").dtype() == DType::bf16);
 }
 
 TEST_CASE("shapes of Python 2, and a given shape before a declared one") {
