@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -37,6 +39,22 @@ std::string wanted_text(const schemas::JobSpec& spec, bool one_model) {
   if (workers.memory == 0) return text;
   text += " with at least " + base::format_bytes(workers.memory);
   return spec.ranks() == 1 ? text : text + " each";
+}
+
+/// "a (GPUs 0, 2), b (GPU 1)": machines and, of a job on GPUs, those of its ranks.
+std::string machines_text(const RunPlan& plan) {
+  std::vector<std::set<std::uint32_t>> gpus(plan.placement.machines.size());
+  for (std::size_t rank = 0; rank < plan.gpu_of_rank.size(); ++rank) {
+    gpus[plan.placement.machine_of_rank[rank]].insert(plan.gpu_of_rank[rank].index);
+  }
+  std::vector<std::string> words;
+  for (std::size_t machine = 0; machine < gpus.size(); ++machine) {
+    std::string& word = words.emplace_back(plan.placement.machines[machine]);
+    if (gpus[machine].empty()) continue;
+    word += fmt::format(" ({} {})", gpus[machine].size() == 1 ? "GPU" : "GPUs",
+                        fmt::join(gpus[machine], ", "));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 /// Slots that a job could have, and those of them that are free.
@@ -316,8 +334,7 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
 
 void CoordinatorState::begin_run(Job& job, RunPlan plan) {
   TROUPE_CHECK(!job.run, "a job is admitted once");
-  emit(Note{false, fmt::format("job {} begins on {}", job.info.id,
-                               fmt::join(plan.placement.machines, ", "))});
+  emit(Note{false, fmt::format("job {} begins on {}", job.info.id, machines_text(plan))});
   emit(JobAdmitted{now_ms_ - job.queued_ms});
   use_slots(plan, false);
   running_.insert(job.number);

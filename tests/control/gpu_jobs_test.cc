@@ -382,6 +382,7 @@ TEST_CASE("a reproducible job waits for GPUs of one model, and says so", "[gpu_j
         "(reproducible = false takes several models)");
   cluster.submit("two", 2, 0);
   CHECK(cluster.job("two").phase == JobPhase::starting);
+  CHECK(cluster.noted("job two begins on a (GPUs 1, 2)", false));
   cluster.handle(StartFound{"two", 1, {}, 0, 1, 5, ""});
   for (const schemas::LaunchProcess& launch : cluster.launches()) {
     CHECK(launch.gpus == std::vector<std::uint32_t>{1, 2});
