@@ -85,8 +85,8 @@ bool SerialCore::run_one(OperationState* operation) {
   const bool on_stream = operation->on_stream && !operation->skipped;
   if (on_stream) {
     context.stream = lane.stream;
-    lane.stream
-        ->attach();  // whoever pushes may drain: no lane of another engine, which has its own
+    // Whoever pushes may drain: no lane of another engine, which has its own stream.
+    lane.stream->attach();
   }
   bool finished = false;
   base::lead_team(lane.team, [&] { finished = run(operation, context, operation->lane + 1); });

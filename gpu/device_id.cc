@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
 #include <utility>
 
 namespace troupe::gpu {
@@ -26,7 +25,7 @@ std::string visible_name(const std::optional<std::string>& visible, std::size_t 
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
   const std::string_view entry = rest.substr(0, rest.find(','));
-  return entry.starts_with("MIG-") ? std::string(entry) : std::move(uuid);
+  return names_slice(entry) ? std::string(entry) : std::move(uuid);
 }
 
 std::string pci_bus_id(unsigned domain, unsigned bus, unsigned device) {

@@ -7,11 +7,17 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace troupe::gpu {
 
 /// "GPU-" and 16 bytes in hexadecimal, grouped 4-2-2-2-6, as `nvidia-smi -L` shows them.
 std::string device_uuid(std::span<const char, 16> bytes);
+
+/// Whether a name is that of a slice of a GPU (multi-instance GPU).
+inline bool names_slice(std::string_view name) {
+  return name.starts_with("MIG-");
+}
 
 /// What CUDA_VISIBLE_DEVICES, set to `visible`, must be for a process that shall see device `index`
 /// of this one alone: `uuid` or, where slices of devices are listed, that slice ("MIG-...").

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "gpu/device_id.h"
 #include "gpu/shared_library.h"
@@ -36,8 +35,7 @@ constexpr int kCorrected = 0;
 constexpr int kUncorrected = 1;
 constexpr int kSinceReset = 0;
 
-constexpr std::string_view kSlice = "MIG-";  // UUIDs of slices begin so
-constexpr std::size_t kTextBytes = 96;       // the longest that names and UUIDs need
+constexpr std::size_t kTextBytes = 96;  // the longest that names and UUIDs need
 constexpr std::uint32_t kCpusMax = 4'096;
 constexpr std::uint32_t kDevicesMax = 256;  // of a machine, and slices of a device
 constexpr std::uint32_t kWordBits = 64;
@@ -316,7 +314,7 @@ void ask_errors(const Functions& nvml, Handle device, Sampling& sampling) {
 
 /// Of the device, or of the slice of it that the process has.
 void ask_memory(const Functions& nvml, Handle device, const std::string& uuid, Sampling& sampling) {
-  if (uuid.starts_with(kSlice) && !sampling.ask(nvml.by_uuid, uuid.c_str(), &device)) return;
+  if (names_slice(uuid) && !sampling.ask(nvml.by_uuid, uuid.c_str(), &device)) return;
   Memory memory{};
   if (!sampling.ask(nvml.memory, device, &memory)) return;
   sampling.sample.memory_used_bytes = memory.used;
@@ -349,7 +347,7 @@ DeviceSample Nvml::sample(const DeviceFacts& facts) const {
   }
   std::uint32_t sliced = 0, later = 0;
   if (sampling.ask(nvml.mig_mode, device, &sliced, &later) && sliced != 0 &&
-      !facts.uuid.starts_with(kSlice)) {
+      !names_slice(facts.uuid)) {
     sampling.sample.answer = DeviceAnswer::sliced;
     return sampling.sample;
   }

@@ -9,24 +9,20 @@ using onednn::Plan;
 
 /// Only those whose gradient reads the output. The library's relu drops NaN, so that one is ours
 /// (activation.simd.cc).
-base::Result<onednn::Elementwise> function(const Params& p) {
+base::Result<dnnl::algorithm> function(const Params& p) {
   const std::string& type = p.text("act_type");
-  if (type == "sigmoid") {
-    return onednn::Elementwise{dnnl::algorithm::eltwise_logistic_use_dst_for_bwd, 0, true};
-  }
-  if (type == "tanh") {
-    return onednn::Elementwise{dnnl::algorithm::eltwise_tanh_use_dst_for_bwd, 0, true};
-  }
+  if (type == "sigmoid") return dnnl::algorithm::eltwise_logistic_use_dst_for_bwd;
+  if (type == "tanh") return dnnl::algorithm::eltwise_tanh_use_dst_for_bwd;
   return base::error(base::Errc::unimplemented, "no {} whose gradient reads the output", type);
 }
 
 base::Result<Plan> forward(const OpCall& call) {
-  TROUPE_TRY_ASSIGN(const onednn::Elementwise f, function(call.params));
+  TROUPE_TRY_ASSIGN(const dnnl::algorithm f, function(call.params));
   return onednn::elementwise(call, f);
 }
 
 base::Result<Plan> backward(const OpCall& call) {
-  TROUPE_TRY_ASSIGN(const onednn::Elementwise f, function(call.params));
+  TROUPE_TRY_ASSIGN(const dnnl::algorithm f, function(call.params));
   if (call.params.integer("num_gradients") > 1) {
     return base::error(base::Errc::unimplemented, "no sum of gradients");
   }

@@ -34,13 +34,22 @@ struct LeakyElements : ElementsCall {
   }
 };
 
+/// What elu and selu multiply with: x above zero, e^x - 1 below.
+template <typename T>
+struct EluNumbers {
+  explicit EluNumbers(const Params& params) {
+    const bool selu = params.text("act_type") == "selu";
+    above = static_cast<T>(selu ? pointwise::kSeluScale : 1.0);
+    depth = static_cast<T>(selu ? pointwise::kSeluDepth : params.real("slope"));
+  }
+  T above, depth;
+};
+
 /// Of elu and selu: output_gradient times `above` where the output is above zero, elsewhere times
 /// the output's height over its lowest value.
 template <typename T>
 struct EluBackwardElements : ElementsCall {
-  bool selu = call.params.text("act_type") == "selu";
-  T above = static_cast<T>(selu ? pointwise::kSeluScale : 1.0);
-  T depth = static_cast<T>(selu ? pointwise::kSeluDepth : call.params.real("slope"));
+  EluNumbers<T> of{call.params};
   const T* gradient = input<T>(0);
   const T* output = input<T>(1);
   ElementsOutput<T> out{{call, context}};
@@ -48,8 +57,8 @@ struct EluBackwardElements : ElementsCall {
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
     const auto y = hn::LoadU(d, output + i);
-    const auto factor =
-        hn::IfThenElse(hn::Gt(y, hn::Zero(d)), hn::Set(d, above), hn::Add(y, hn::Set(d, depth)));
+    const auto factor = hn::IfThenElse(hn::Gt(y, hn::Zero(d)), hn::Set(d, of.above),
+                                       hn::Add(y, hn::Set(d, of.depth)));
     out.store(d, hn::Mul(hn::LoadU(d, gradient + i), factor), i);
   }
 };
@@ -57,18 +66,16 @@ struct EluBackwardElements : ElementsCall {
 /// elu and selu.
 template <typename T>
 struct EluElements : ElementsCall {
-  bool selu = call.params.text("act_type") == "selu";
-  T above = static_cast<T>(selu ? pointwise::kSeluScale : 1.0);
-  T depth = static_cast<T>(selu ? pointwise::kSeluDepth : call.params.real("slope"));
+  EluNumbers<T> of{call.params};
   const T* data = input<T>(0);
   ElementsOutput<T> out{{call, context}};
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
     const auto x = hn::LoadU(d, data + i);
-    const auto below = hn::Mul(hn::Set(d, depth), expm1_below_zero(d, x));
+    const auto below = hn::Mul(hn::Set(d, of.depth), expm1_below_zero(d, x));
     const auto positive = hn::Gt(x, hn::Zero(d));
-    out.store(d, hn::IfThenElse(positive, hn::Mul(hn::Set(d, above), x), below), i);
+    out.store(d, hn::IfThenElse(positive, hn::Mul(hn::Set(d, of.above), x), below), i);
   }
 };
 

@@ -100,8 +100,6 @@ Result<cudaDataType_t> type_of(DType dtype) {
 }
 
 constexpr std::uint32_t kAlignment = kWideLoadBytes;  // of matrices, at least
-/// What the library wants of its workspace, which is more than a kernel's scratch promises.
-constexpr std::size_t kWorkspaceAlignment = 256;
 constexpr std::size_t kWorkspaceMax = std::size_t{32} << 20;
 
 }  // namespace
@@ -176,7 +174,7 @@ struct Plan::Prepared {
     if (count == 0) return base::error(Errc::unimplemented, "cuBLASLt has no algorithm");
     algorithm = found.algo;
     workspace = found.workspaceSize;
-    return workspace == 0 ? workspace : workspace + kWorkspaceAlignment;
+    return workspace_scratch(workspace);
   }
 };
 
@@ -195,10 +193,7 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
   const Result<cublasLtHandle_t> handle = handles[index]->get();
-  if (const Status& made = handle.status(); !made.ok()) {
-    const bool full = made.code() == Errc::resource_exhausted;
-    return full ? made : base::error(Errc::unimplemented, "{}", made.text());
-  }
+  if (!handle.ok()) return declined(handle.status());
   auto prepared = std::make_shared<Prepared>();
   TROUPE_TRY(prepared->describe(*library(), product));
   Plan plan;
@@ -218,16 +213,14 @@ Status Plan::run(const KernelContext& context, const void* a, const void* b, con
         lib.set_operation(&p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)),
         Errc::internal, "cublasLtMatmulDescSetAttribute"));
   }
-  const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(workspace) % kWorkspaceAlignment;
-  std::byte* const aligned = past == 0 ? workspace : workspace + (kWorkspaceAlignment - past);
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
   const void* const alpha = p.wide ? static_cast<const void*>(&wide_one) : &one;
   const void* const beta =
       p.wide ? static_cast<const void*>(p.adds ? &wide_one : &wide_zero) : (p.adds ? &one : &zero);
   return checked(lib.matmul(handle, &p.operation, alpha, b, &p.first, a, &p.second, beta, result,
-                            &p.result, result, &p.result, &p.algorithm, aligned, p.workspace,
-                            static_cast<cudaStream_t>(context.stream->native())),
+                            &p.result, result, &p.result, &p.algorithm, workspace_in(workspace),
+                            p.workspace, static_cast<cudaStream_t>(context.stream->native())),
                  Errc::internal, "cublasLtMatmul");
 }
 

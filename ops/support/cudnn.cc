@@ -21,9 +21,6 @@
 namespace troupe::ops::cudnn {
 namespace {
 
-/// Some engines align their part of the workspace themselves; a kernel's scratch promises less.
-constexpr std::size_t kWorkspaceAlignment = 256;
-
 using base::DType;
 using base::Errc;
 using base::Result;
@@ -487,13 +484,10 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device) {
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
   const Result<cudnnHandle_t> handle = handles[index]->get();
-  if (const Status& made = handle.status(); !made.ok()) {
-    const bool full = made.code() == Errc::resource_exhausted;
-    return full ? made : base::error(Errc::unimplemented, "{}", made.text());
-  }
+  if (!handle.ok()) return declined(handle.status());
   Plan plan;
   TROUPE_TRY_ASSIGN(plan.plan_, plan_with(*library(), *handle, convolution, plan.workspace_bytes_));
-  if (plan.workspace_bytes_ > 0) plan.workspace_bytes_ += kWorkspaceAlignment;
+  plan.workspace_bytes_ = workspace_scratch(plan.workspace_bytes_);
   return plan;
 }
 
@@ -512,15 +506,11 @@ Status Plan::run(const KernelContext& context, const Pointers& at) const {
   const std::size_t used = at.bias == nullptr ? 3 : 4;
   const auto ids = std::span(kIds).first(used);
   const auto pointers = std::span<void* const>(all).first(used);
-  auto workspace = reinterpret_cast<std::uintptr_t>(at.workspace);
-  if (workspace_bytes_ > 0) {
-    workspace = (workspace + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-  }
   Descriptor pack(lib, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   TROUPE_TRY(pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids)
                  .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers)
                  .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR,
-                      reinterpret_cast<void*>(workspace))
+                      static_cast<void*>(workspace_in(at.workspace)))
                  .finalize());
   status = lib.execute(handle, static_cast<cudnnBackendDescriptor_t>(plan_.get()), pack.get());
   if (status == CUDNN_STATUS_SUCCESS) return {};

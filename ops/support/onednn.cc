@@ -332,23 +332,21 @@ Result<std::unique_ptr<Kernel>> make_kernel(
   return *std::move(kernel);
 }
 
-Plan elementwise(const OpCall& call, const Elementwise& function) {
+Plan elementwise(const OpCall& call, dnnl::algorithm function) {
   const TensorDesc& data = call.inputs[0];
   const auto descriptor = describe(data.dtype, data.shape, followed_layout({&data}));
-  return {describe_elementwise(function.algorithm, descriptor, function.alpha),
+  return {describe_elementwise(function, descriptor),
           {input(DNNL_ARG_SRC, 0), output(DNNL_ARG_DST, 0)}};
 }
 
-Plan elementwise_gradient(const OpCall& call, const Elementwise& function) {
+Plan elementwise_gradient(const OpCall& call, dnnl::algorithm function) {
   const TensorDesc& read = call.inputs[1];
   const auto descriptor =
       describe(read.dtype, read.shape, followed_layout({&read, &call.inputs[0]}));
-  const auto hint = describe_elementwise(function.algorithm, descriptor, function.alpha);
+  const auto hint = describe_elementwise(function, descriptor);
   if (!hint) return {};
-  return {
-      describe_elementwise_gradient(hint, function.algorithm, descriptor, function.alpha),
-      {input(DNNL_ARG_DIFF_DST, 0), input(function.reads_output ? DNNL_ARG_DST : DNNL_ARG_SRC, 1),
-       output(DNNL_ARG_DIFF_SRC, 0)}};
+  return {describe_elementwise_gradient(hint, function, descriptor),
+          {input(DNNL_ARG_DIFF_DST, 0), input(DNNL_ARG_DST, 1), output(DNNL_ARG_DIFF_SRC, 0)}};
 }
 
 BackendKernel backend_kernel(std::string op, Result<Plan> (*build)(const OpCall&)) {

@@ -60,16 +60,11 @@ base::Result<std::unique_ptr<Kernel>> make_kernel(
 /// KernelDef "onednn" from a build function.
 BackendKernel backend_kernel(std::string op, base::Result<Plan> (*build)(const OpCall&));
 
-/// An element-wise function of the library.
-struct Elementwise {
-  dnnl::algorithm algorithm{};
-  float alpha = 0;            ///< the function's number, where it has one
-  bool reads_output = false;  ///< what the gradient reads beside the output's gradient; else data
-};
-/// The plan of a call of (data) and (output), in the layout that data already has.
-Plan elementwise(const OpCall& call, const Elementwise& function);
-/// The same of (output_gradient, what it reads) and (data_gradient).
-Plan elementwise_gradient(const OpCall& call, const Elementwise& function);
+/// The plan of an element-wise call of (data) and (output), in the layout that data already has.
+Plan elementwise(const OpCall& call, dnnl::algorithm function);
+/// The same of (output_gradient, output) and (data_gradient), for functions whose gradient reads
+/// the output ("use_dst_for_bwd").
+Plan elementwise_gradient(const OpCall& call, dnnl::algorithm function);
 
 /// False when blocks along axis 0 reach over the border between two groups.
 bool can_split_groups(const base::Shape& shape, const base::Layout& layout, std::int64_t groups);

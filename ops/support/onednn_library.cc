@@ -52,15 +52,15 @@ void BlockedForm::sort_outer() {
 #if DNNL_VERSION_MAJOR < 3
 
 dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algorithm,
-                                                           const memory::desc& data, float alpha) {
+                                                           const memory::desc& data) {
   return describe_primitive<dnnl::eltwise_forward>(attributes(), dnnl::prop_kind::forward_training,
-                                                   algorithm, data, alpha);
+                                                   algorithm, data, 0.0F);
 }
 
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
     const dnnl::eltwise_forward::primitive_desc& hint, dnnl::algorithm algorithm,
-    const memory::desc& data, float alpha) {
-  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, alpha);
+    const memory::desc& data) {
+  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, 0.0F);
 }
 
 dnnl::pooling_forward::primitive_desc describe_pooling(const PoolingOperation& o) {
@@ -133,15 +133,15 @@ dnnl_status_t create_memory(dnnl_memory_t* memory, const memory::desc& descripto
 #else
 
 dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algorithm,
-                                                           const memory::desc& data, float alpha) {
+                                                           const memory::desc& data) {
   return describe_primitive<dnnl::eltwise_forward>(attributes(), dnnl::prop_kind::forward_training,
-                                                   algorithm, data, data, alpha);
+                                                   algorithm, data, data, 0.0F);
 }
 
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
     const dnnl::eltwise_forward::primitive_desc& hint, dnnl::algorithm algorithm,
-    const memory::desc& data, float alpha) {
-  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, data, alpha);
+    const memory::desc& data) {
+  return describe_gradient<dnnl::eltwise_backward>(hint, algorithm, data, data, data, 0.0F);
 }
 
 dnnl::pooling_forward::primitive_desc describe_pooling(const PoolingOperation& o) {

@@ -68,14 +68,12 @@ typename Primitive::primitive_desc describe_gradient(const Hint& hint,
 }
 #endif
 
-/// An element-wise function of `data` for training, into the same layout, and its gradient; `alpha`
-/// is the function's number, where it has one.
+/// An element-wise function of `data` for training, into the same layout, and its gradient.
 dnnl::eltwise_forward::primitive_desc describe_elementwise(dnnl::algorithm algorithm,
-                                                           const dnnl::memory::desc& data,
-                                                           float alpha = 0);
+                                                           const dnnl::memory::desc& data);
 dnnl::eltwise_backward::primitive_desc describe_elementwise_gradient(
     const dnnl::eltwise_forward::primitive_desc& hint, dnnl::algorithm algorithm,
-    const dnnl::memory::desc& data, float alpha = 0);
+    const dnnl::memory::desc& data);
 
 /// Pooling for training, without dilation.
 struct PoolingOperation {
