@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 # What this build needs, found and never downloaded. What the libraries link is in Packages.cmake.
-include(Packages)
 set(packages CAF OneDNN OpenSSL TLS Threads ZLIB capnp fmt httplib hwy isal prometheus spdlog spng
   turbojpeg xxhash)
 if(NOT TROUPE_SANITIZE STREQUAL "thread")

@@ -28,6 +28,16 @@ set(TROUPE_TARGET_fmt fmt::fmt)
 set(TROUPE_TARGET_hwy hwy::hwy)
 set(TROUPE_TARGET_spdlog spdlog::spdlog)
 
+# find_package(CUDAToolkit) with these arguments. Programs link the runtime of the version that
+# Troupe's own code was made with, TROUPE_CUDA_MAJOR. CMake 3.25's module, of Debian 12, fails where
+# the toolkit has no nvToolsExt, as CUDA 13 has none, in projects that ask for 3.25 or newer.
+macro(troupe_find_cuda_toolkit)
+  set(troupe_asked_for ${CMAKE_MINIMUM_REQUIRED_VERSION})
+  set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
+  find_package(CUDAToolkit ${ARGN})
+  set(CMAKE_MINIMUM_REQUIRED_VERSION ${troupe_asked_for})
+endmacro()
+
 # Makes the target of `package` if there is none yet; `how` is REQUIRED or QUIET. `found` becomes
 # TRUE or FALSE.
 function(troupe_find_package package how found)
@@ -37,6 +47,8 @@ function(troupe_find_package package how found)
     if(PkgConfig_FOUND)
       pkg_check_modules(troupe_${package} ${how} IMPORTED_TARGET ${TROUPE_MODULE_${package}})
     endif()
+  elseif(package STREQUAL "CUDAToolkit")
+    troupe_find_cuda_toolkit(${TROUPE_CUDA_MAJOR} ${how})
   elseif(package STREQUAL "OpenMP")
     find_package(OpenMP ${how} COMPONENTS CXX)
   elseif(package STREQUAL "TLS")

@@ -18,6 +18,7 @@ build=(
   catch2 librapidcheck-dev libbenchmark-dev
   dataset-fashion-mnist
 )
+cuda=(g++ python3-venv)
 packing=(dpkg-dev file)
 test=(clang git iproute2 libomp-dev prometheus python3-venv systemd)
 # CXX=clang++ builds with clang and its OpenMP.
@@ -53,7 +54,7 @@ install_cuda() {
 }
 
 case "${1:-}" in
-  cuda) install_cuda; exit ;;
+  cuda) wanted=("${cuda[@]}") ;;
   build) wanted=("${build[@]}") ;;
   package) wanted=("${build[@]}" "${packing[@]}") ;;
   test) wanted=("${build[@]}" "${packing[@]}" "${test[@]}") ;;
@@ -81,6 +82,7 @@ install_missing() {
     apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }
 [ ${#missing[@]} -eq 0 ] || install_missing
+[ "$1" != cuda ] || install_cuda
 
 if [ "$1" = test ] && [ -n "$formatter" ] && [ ! -x "$formatter/bin/clang-format" ]; then
   { python3 -m venv "$formatter" && "$formatter/bin/pip" install -q clang-format==14.0.6; } >&2 ||
