@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "gpu/xid_meaning.h"
 
 namespace troupe::cluster {
 namespace {
@@ -25,6 +27,10 @@ class DeviceRows {
   void value(const monitoring::Family& family, const std::optional<T>& value) const {
     if (!value) return;
     scrape_.value(family, {index_, facts_.uuid, facts_.name}, static_cast<double>(*value));
+  }
+  /// One of several of a device, by the fourth label.
+  void value_of(const monitoring::Family& family, std::string_view which, double value) const {
+    scrape_.value(family, {index_, facts_.uuid, facts_.name, which}, value);
   }
 
  private:
@@ -44,6 +50,22 @@ void show_sample(const DeviceRows& rows, const DeviceSample& sample) {
   rows.value(family("troupe_device_correctable_errors_total"), sample.correctable_errors);
   rows.value(family("troupe_device_row_remap_failed"), sample.rows_not_replaced);
   rows.value(family("troupe_device_row_remap_pending"), sample.rows_await_reset);
+  rows.value(family("troupe_device_power_violation_seconds_total"), sample.power_violation_seconds);
+  rows.value(family("troupe_device_thermal_violation_seconds_total"),
+             sample.thermal_violation_seconds);
+  for (std::size_t i = 0; sample.throttled && i < gpu::kThrottleReasons.size(); ++i) {
+    rows.value_of(family("troupe_device_throttled"), gpu::kThrottleReasons[i],
+                  sample.throttled->test(i) ? 1 : 0);
+  }
+}
+
+void log_xid(const std::string& who, std::uint32_t xid, std::uint64_t times) {
+  const gpu::XidMeaning* const meaning = gpu::find_xid(xid);
+  const std::string line = fmt::format(
+      "{} reports XID {}{}: {}", who, xid, times > 1 ? fmt::format(" {} times", times) : "",
+      meaning != nullptr ? meaning->text : "NVIDIA's catalog of XIDs has its meaning");
+  const bool of_device = meaning != nullptr && meaning->of_device;
+  base::log_line(of_device ? base::LogLevel::error : base::LogLevel::warn, line);
 }
 
 }  // namespace
@@ -98,6 +120,7 @@ void DeviceWatch::judge(Samples samples) {
     const base::Status health =
         gpu::check_health(each.who, each.sample ? &*each.sample : nullptr, samples[i]);
     each.sample = std::move(samples[i]);
+    if (each.sample->xids) count_xids(each, *each.sample->xids);
     if (!health.ok()) {
       lost_.push_back({static_cast<std::uint32_t>(each.device.index), health.text()});
     }
@@ -108,6 +131,24 @@ void DeviceWatch::judge(Samples samples) {
     } else {
       base::log_error("{}: it is out of service", health.text());
     }
+  }
+}
+
+/// A counter that begins at 0 has an increase when the first error comes: so those begin that an
+/// alert waits for.
+void DeviceWatch::count_xids(Watched& each, const std::vector<std::uint32_t>& xids) {
+  if (each.xids.empty()) {
+    for (const gpu::XidMeaning& meaning : gpu::xid_meanings()) {
+      if (meaning.of_device) each.xids[std::to_string(meaning.xid)] = 0;
+    }
+  }
+  std::map<std::uint32_t, std::uint64_t> times;
+  for (const std::uint32_t xid : xids) ++times[xid];
+  for (const auto& [xid, count] : times) {
+    log_xid(each.who, xid, count);
+    const std::string label = std::to_string(xid);
+    const bool shown = each.xids.contains(label) || each.xids.size() < kXidsMax;
+    each.xids[shown ? label : "other"] += count;
   }
 }
 
@@ -122,6 +163,9 @@ void DeviceWatch::show(monitoring::Scrape& scrape) const {
     if (!each.sample) continue;
     rows.value(family("troupe_device_in_service"), std::optional(each.health.ok()));
     show_sample(rows, *each.sample);
+    for (const auto& [xid, count] : each.xids) {
+      rows.value_of(family("troupe_device_xid_errors_total"), xid, static_cast<double>(count));
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,10 @@ class DeviceWatch {
   /// A look that has not come back for so long counts as one without an answer, and again after as
   /// long: the second takes all GPUs out of service (gpu::check_health).
   static constexpr std::int64_t kAnswerMs = 30'000;
+
+  /// So many different XIDs of one device are shown by their numbers, at most; the rest is
+  /// xid="other".
+  static constexpr std::size_t kXidsMax = 32;
 
   /// One sample of each device, in their order. May hang, and may outlive the watch.
   using Look = std::function<std::vector<gpu::DeviceSample>()>;
@@ -53,10 +58,13 @@ class DeviceWatch {
     std::string who;
     std::optional<gpu::DeviceSample> sample;
     base::Status health;
+    /// Errors so far, by the label that shows them; empty while nobody has listened.
+    std::map<std::string, std::uint64_t> xids;
   };
 
   std::optional<Samples> take(std::int64_t now_ms);
   void judge(Samples samples);
+  static void count_xids(Watched& each, const std::vector<std::uint32_t>& xids);
   void show(monitoring::Scrape& scrape) const;
 
   const Look look_;

@@ -3,9 +3,13 @@
 // looks. nvml.h asks it; cluster/device_watch.h acts on the answer. Plain data; any thread.
 #pragma once
 
+#include <array>
+#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "gpu/inventory.h"
@@ -22,6 +26,20 @@ enum class DeviceAnswer : std::uint8_t {
   hidden        ///< NVML has never shown it to this process, whatever CUDA does
 };
 
+/// Why the driver or the hardware runs a device slower than it could, by the names of `nvidia-smi
+/// -q`, in the order of NVML's bits. That it has nothing to do, and clocks that people have set,
+/// are no such reasons.
+inline constexpr std::array<std::string_view, 6> kThrottleReasons = {
+    "sw_power_cap",         // the limit of its power
+    "hw_slowdown",          // half the clocks or less: one of the two below, or a peak of power
+    "sync_boost",           // another one of its group is slower
+    "sw_thermal_slowdown",  // it or its memory is as warm as it may be
+    "hw_thermal_slowdown",  // it is too hot
+    "hw_power_brake_slowdown"};  // the machine's power supply asks for it
+
+/// Which of kThrottleReasons hold.
+using ThrottleReasons = std::bitset<kThrottleReasons.size()>;
+
 /// What a device told at one look. What is absent it cannot tell, or did not any more.
 struct DeviceSample {
   DeviceAnswer answer = DeviceAnswer::whole;
@@ -35,8 +53,13 @@ struct DeviceSample {
   std::optional<double> sm_clock_hertz;
   std::optional<std::uint64_t> uncorrectable_errors;  ///< of memory, since the last reset
   std::optional<std::uint64_t> correctable_errors;    ///< the same of those that harmed nothing
-  std::optional<bool> rows_not_replaced;  ///< a bad row of memory found no spare one, ever
-  std::optional<bool> rows_await_reset;   ///< a bad row gets its spare one at the next reset
+  std::optional<bool> rows_not_replaced;     ///< a bad row of memory found no spare one, ever
+  std::optional<bool> rows_await_reset;      ///< a bad row gets its spare one at the next reset
+  std::optional<ThrottleReasons> throttled;  ///< at this moment
+  std::optional<double> power_violation_seconds;    ///< of low clocks for power, ever
+  std::optional<double> thermal_violation_seconds;  ///< the same for heat
+  /// XID errors since the look before, the oldest first; absent: nobody has listened.
+  std::optional<std::vector<std::uint32_t>> xids;
 
   friend bool operator==(const DeviceSample&, const DeviceSample&) = default;
 };

@@ -31,6 +31,11 @@ std::vector<DeviceSample> DeviceSampler::look() {
     }
     nvml_ = std::move(opened).value();
   }
+  if (!events_) {
+    std::vector<DeviceFacts> facts;
+    for (const Known& known : devices_) facts.push_back(known.device.facts);
+    events_ = std::make_unique<XidEvents>(*nvml_, facts);
+  }
   std::vector<DeviceSample> samples;
   bool well = true;
   for (Known& known : devices_) {
@@ -38,6 +43,10 @@ std::vector<DeviceSample> DeviceSampler::look() {
     well = well && sample.answer != DeviceAnswer::none && check_health("", nullptr, sample).ok();
     samples.push_back(sample);
   }
+  // Behind the samples: what made a device fall ill was reported by now.
+  std::vector<XidEvents::Xids> xids = events_->take();
+  for (std::size_t i = 0; i < samples.size(); ++i) samples[i].xids = std::move(xids[i]);
+  if (!well || events_->broken()) events_.reset();
   if (!well) nvml_.reset();
   return samples;
 }

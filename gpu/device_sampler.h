@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "gpu/device_health.h"
 #include "gpu/nvml.h"
+#include "gpu/xid_events.h"
 
 namespace troupe::gpu {
 
@@ -31,7 +33,8 @@ class DeviceSampler {
 
   /// One sample of each device, in their order. Between two looks the session stays open only
   /// while all is well: a device is reset while nobody holds it, and a new session sees it again.
-  /// A device that has answered and is not shown any more is lost.
+  /// A device that has answered and is not shown any more is lost. XID errors are heard of while a
+  /// session is open: those of the moment at which a device falls ill, but few until it is well.
   std::vector<DeviceSample> look();
 
  private:
@@ -45,6 +48,7 @@ class DeviceSampler {
   std::vector<Known> devices_;
   std::vector<std::string> files_;
   std::optional<Nvml> nvml_;
+  std::unique_ptr<XidEvents> events_;  // of nvml_, which it holds open
 };
 
 }  // namespace troupe::gpu

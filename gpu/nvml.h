@@ -37,6 +37,8 @@ struct ManagedDevice {
   std::vector<std::uint32_t> near_cpus;  ///< without a detour over another socket; empty: not known
 };
 
+class NvmlSession;
+
 /// An open session with the library. While one is open no device can be reset, and a device that
 /// has come back since it was opened may not be seen.
 class Nvml {
@@ -52,11 +54,13 @@ class Nvml {
   /// in it names function, device and NVML's error.
   DeviceSample sample(const DeviceFacts& facts) const;
 
- private:
-  class Session;
-  explicit Nvml(std::shared_ptr<const Session> session) : session_(std::move(session)) {}
+  /// For this folder.
+  const std::shared_ptr<const NvmlSession>& session() const { return session_; }
 
-  std::shared_ptr<const Session> session_;
+ private:
+  explicit Nvml(std::shared_ptr<const NvmlSession> session) : session_(std::move(session)) {}
+
+  std::shared_ptr<const NvmlSession> session_;
 };
 
 /// The one of `devices` that CUDA calls `facts`: of the same UUID, else in the same place of the

@@ -29,7 +29,7 @@ struct Family {
   std::string_view name;
   MetricType type = MetricType::counter;
   std::string_view help;
-  std::array<std::string_view, 3> labels = {};  ///< names of the labels; empty behind the last
+  std::array<std::string_view, 4> labels = {};  ///< names of the labels; empty behind the last
   Buckets buckets = Buckets::none;
 
   constexpr std::size_t label_count() const {
@@ -127,6 +127,22 @@ inline constexpr std::array kFamilies = {
            kGauge,
            "1 while a bad row of memory waits for a reset, which gives it a spare one.",
            {"gpu", "uuid", "model"}},
+    Family{"troupe_device_throttled",
+           kGauge,
+           "1 while the reason lowers the GPU's clocks, by the names of nvidia-smi.",
+           {"gpu", "uuid", "model", "reason"}},
+    Family{"troupe_device_power_violation_seconds_total",
+           kCounter,
+           "Time in which the limit of power held clocks down.",
+           {"gpu", "uuid", "model"}},
+    Family{"troupe_device_thermal_violation_seconds_total",
+           kCounter,
+           "Time in which heat held clocks down.",
+           {"gpu", "uuid", "model"}},
+    Family{"troupe_device_xid_errors_total",
+           kCounter,
+           "Errors of the GPU that the driver has reported to the agent, by NVIDIA's numbers.",
+           {"gpu", "uuid", "model", "xid"}},
 
     // Links.
     Family{"troupe_net_messages_total", kCounter, "Frames over links.", {"direction"}},
@@ -163,6 +179,10 @@ inline constexpr std::array kFamilies = {
            kGauge,
            "Last step committed, Unix time; absent before the first.",
            {"rank"}},
+    Family{"troupe_worker_device_info",
+           kGauge,
+           "Always 1, of ranks on GPUs; device: by its place among those that the process sees.",
+           {"rank", "device", "uuid"}},
     Family{"troupe_worker_epoch", kGauge, "Epoch in progress, from 0.", {"rank"}},
     Family{"troupe_worker_loss", kGauge, "Mean loss per sample at the last report.", {"rank"}},
     Family{

@@ -33,7 +33,14 @@ class Driver {
     looks_ += 1;
     changed_.notify_all();
     changed_.wait(lock, [this] { return !hangs_; });
-    return samples_;
+    const std::vector<DeviceSample> samples = samples_;
+    if (samples_[0].xids) samples_[0].xids->clear();
+    return samples;
+  }
+  /// Errors of the first device, which one look hears.
+  void reports(std::vector<std::uint32_t> xids) {
+    const std::lock_guard lock(mutex_);
+    samples_[0].xids = std::move(xids);
   }
   void says(DeviceSample first, DeviceSample second) {
     const std::lock_guard lock(mutex_);
@@ -90,10 +97,12 @@ struct Fixture {
     step_until([this, wanted = seen + 2] { return seen == wanted; });
   }
   /// Whether the page has the line, with the labels of one of kDevices.
-  bool shows(const std::string& family, int device, const std::string& value) const {
+  bool shows(const std::string& family, int device, const std::string& value,
+             const std::string& fourth = "") const {
     const gpu::WatchedDevice& of = kDevices[static_cast<std::size_t>(device)];
     const std::string line = "\ntroupe_device_" + family + "{gpu=\"" + std::to_string(of.index) +
-                             "\",uuid=\"" + of.facts.uuid + "\",model=\"H100\"} " + value + "\n";
+                             "\",uuid=\"" + of.facts.uuid + "\",model=\"H100\"" + fourth + "} " +
+                             value + "\n";
     return metrics.exposition().find(line) != std::string::npos;
   }
 
@@ -178,6 +187,65 @@ TEST_CASE("what a GPU tells is shown, what it does not tell is not", "[device_wa
   }
   fixture.watch.reset();
   CHECK_THAT(fixture.metrics.exposition(), !Contains("troupe_device_"));
+}
+
+TEST_CASE("what lowers a GPU's clocks is shown, reason by reason", "[device_watch]") {
+  Fixture fixture;
+  fixture.driver->says({.throttled = gpu::ThrottleReasons(1 << 0 | 1 << 4),
+                        .power_violation_seconds = 90,
+                        .thermal_violation_seconds = 1.5},
+                       {});
+  fixture.round();
+  const auto shows = [&](const std::string& reason, const std::string& value) {
+    return fixture.shows("throttled", 0, value, ",reason=\"" + reason + "\"");
+  };
+  CHECK(shows("sw_power_cap", "1"));
+  CHECK(shows("hw_slowdown", "0"));
+  CHECK(shows("sync_boost", "0"));
+  CHECK(shows("sw_thermal_slowdown", "0"));
+  CHECK(shows("hw_thermal_slowdown", "1"));
+  CHECK(shows("hw_power_brake_slowdown", "0"));
+  CHECK(fixture.shows("power_violation_seconds_total", 0, "90"));
+  CHECK(fixture.shows("thermal_violation_seconds_total", 0, "1.5"));
+  CHECK_THAT(fixture.metrics.exposition(), !Contains("troupe_device_throttled{gpu=\"3\""));
+}
+
+TEST_CASE("XID errors are counted by number, and take no GPU out of service", "[device_watch]") {
+  Fixture fixture;
+  const auto shows = [&](const std::string& xid, const std::string& value) {
+    return fixture.shows("xid_errors_total", 0, value, ",xid=\"" + xid + "\"");
+  };
+  fixture.driver->says({.xids = std::vector<std::uint32_t>()}, {});
+  fixture.round();
+  CHECK(shows("79", "0"));
+  CHECK_THAT(fixture.metrics.exposition(), !Contains("xid=\"13\""));
+  CHECK_THAT(fixture.metrics.exposition(), !Contains("troupe_device_xid_errors_total{gpu=\"3\""));
+  fixture.driver->reports({13, 79, 13});
+  fixture.round();
+  fixture.driver->reports({13});
+  fixture.round();
+  CHECK(shows("13", "3"));
+  CHECK(shows("79", "1"));
+
+  std::vector<std::uint32_t> many;
+  for (std::uint32_t xid = 1'000; xid < 1'100; ++xid) many.push_back(xid);
+  fixture.driver->reports(many);
+  fixture.round();
+  fixture.driver->reports({13});
+  fixture.round();
+  CHECK(shows("1000", "1"));
+  CHECK(shows("13", "4"));
+  const std::string page = fixture.metrics.exposition();
+  std::size_t series = 0, at = 0;
+  while ((at = page.find("\ntroupe_device_xid_errors_total{", at + 1)) != std::string::npos)
+    ++series;
+  CHECK(series == DeviceWatch::kXidsMax + 1);
+  CHECK(page.find("xid=\"other\"") != std::string::npos);
+
+  // A look without an answer hides the sample, not what was counted.
+  fixture.driver->says({.answer = DeviceAnswer::none}, {});
+  fixture.round();
+  CHECK(shows("13", "4"));
 }
 
 TEST_CASE("looks are five seconds apart, however often the agent's loop comes by",

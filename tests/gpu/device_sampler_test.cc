@@ -59,6 +59,56 @@ TEST_CASE("while a device is in trouble nobody holds the driver between looks",
   CHECK(fake.sessions() == 0);
 }
 
+TEST_CASE("errors are heard of while all is well, and those that ended it", "[device_sampler]") {
+  const FakeNvml fake;
+  const std::string well = kTwo + "0 events\n1 events\n";
+  using Xids = XidEvents::Xids;
+  using Numbers = std::vector<std::uint32_t>;
+  fake.says(well);
+  {
+    DeviceSampler sampler = open_sampler();
+    CHECK(sampler.look()[0].xids == Xids(std::in_place));
+    CHECK(fake.event_sets() == 1);
+    fake.reports(1, 31);
+    const auto healthy = sampler.look();
+    CHECK(healthy[0].xids == Xids(Numbers{31}));
+    CHECK(healthy[1].xids == Xids(std::in_place));
+    fake.says(well + "0 lost\n");
+    fake.reports(0, 79);
+    const auto ill = sampler.look();
+    CHECK(ill[1].answer == DeviceAnswer::lost);
+    CHECK(ill[1].xids == Xids(Numbers{79}));
+    CHECK(fake.event_sets() == 0);
+    CHECK(fake.sessions() == 0);
+    fake.reports(1, 13);  // nobody hears it
+    const auto still_ill = sampler.look();
+    CHECK(still_ill[0].xids == Xids(std::in_place));
+    CHECK_FALSE(still_ill[1].xids);
+    CHECK(fake.event_sets() == 0);
+    fake.says(well);
+    CHECK(sampler.look()[1].xids == Xids(std::in_place));
+    fake.reports(0, 45);
+    CHECK(sampler.look()[1].xids == Xids(Numbers{45}));
+  }
+  CHECK(fake.event_sets() == 0);
+  CHECK(fake.sessions() == 0);
+}
+
+TEST_CASE("where events cannot be read any more, others are asked for", "[device_sampler]") {
+  const FakeNvml fake;
+  const std::string well = kTwo + "0 events\n1 events\n";
+  using Xids = XidEvents::Xids;
+  fake.says(well + "wait 999\n");
+  DeviceSampler sampler = open_sampler();
+  CHECK(sampler.look()[0].answer == DeviceAnswer::whole);
+  CHECK(fake.event_sets() == 0);  // of no use
+  CHECK(fake.sessions() == 1);
+  fake.says(well);
+  CHECK(sampler.look()[0].xids == Xids(std::in_place));
+  fake.reports(1, 31);
+  CHECK(sampler.look()[0].xids == Xids(std::vector<std::uint32_t>{31}));
+}
+
 TEST_CASE("a device that is not shown is lost where it was shown before", "[device_sampler]") {
   const FakeNvml fake;
   fake.says("count 1\n0 pci 0 1 0\n");

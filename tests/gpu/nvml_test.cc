@@ -143,6 +143,63 @@ TEST_CASE("a sample has the device's numbers in base units", "[nvml]") {
   CHECK(worse.rows_await_reset == true);
 }
 
+/// By the names of the reasons; "?" where the device does not tell them.
+std::string throttled(const DeviceSample& sample) {
+  if (!sample.throttled) return "?";
+  std::string names;
+  for (std::size_t i = 0; i < kThrottleReasons.size(); ++i) {
+    if (sample.throttled->test(i)) names += std::string(kThrottleReasons[i]) + " ";
+  }
+  return names;
+}
+
+TEST_CASE("a sample has what lowers clocks, and for how long", "[nvml]") {
+  const FakeNvml fake;
+  const auto sample_of = [&](const std::string& more) {
+    fake.says(kWell + more);
+    return open_fake().sample({.pci_bus_id = kBusId});
+  };
+  CHECK(throttled(sample_of("")) == "?");
+  CHECK(throttled(sample_of("0 reasons 0")).empty());
+  // Idle, clocks of the application, clocks of the display, and what nobody knows yet.
+  CHECK(throttled(sample_of("0 reasons 18446744073709551363")).empty());  // all but 0xfc
+  const std::vector<std::pair<std::string, std::string>> reasons = {
+      {"4", "sw_power_cap "},
+      {"8", "hw_slowdown "},
+      {"16", "sync_boost "},
+      {"32", "sw_thermal_slowdown "},
+      {"64", "hw_thermal_slowdown "},
+      {"128", "hw_power_brake_slowdown "},
+      {"73", "hw_slowdown hw_thermal_slowdown "}};
+  for (const auto& [mask, names] : reasons) {
+    CHECK(throttled(sample_of("0 reasons " + mask)) == names);
+  }
+  const DeviceSample held = sample_of("0 power_held 90000000000\n0 heat_held 1500000000");
+  CHECK(held.power_violation_seconds == 90);
+  CHECK(held.thermal_violation_seconds == 1.5);
+}
+
+TEST_CASE("errors about clocks are none of the device", "[nvml]") {
+  const FakeNvml fake;
+  fake.says(kWell + "0 fails reasons 999\n0 fails power_held 999\n0 heat_held 0\n");
+  const DeviceSample sample = open_fake().sample({.pci_bus_id = kBusId});
+  CHECK(sample.answer == DeviceAnswer::whole);
+  CHECK_FALSE(sample.throttled);
+  CHECK_FALSE(sample.power_violation_seconds);
+  CHECK(sample.thermal_violation_seconds == 0);
+}
+
+TEST_CASE("an older library tells what it has, under its names", "[nvml]") {
+  const FakeNvml fake(FakeNvml::older_file());
+  fake.says(kWell + "0 reasons 4\n0 power_held 90000000000\n");
+  const Nvml nvml = Nvml::open({FakeNvml::older_file()}).value();
+  const DeviceSample sample = nvml.sample({.pci_bus_id = kBusId});
+  CHECK(sample.answer == DeviceAnswer::whole);
+  CHECK(sample.power_watts == 312.5);
+  CHECK(throttled(sample) == "sw_power_cap ");
+  CHECK_FALSE(sample.power_violation_seconds);
+}
+
 TEST_CASE("of a slice memory is its own, and one that nobody has chosen is said", "[nvml]") {
   const FakeNvml fake;
   fake.says(kWell + "0 mig 1\n7 uuid MIG-7\n7 memory 1000 300\n");

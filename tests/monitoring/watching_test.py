@@ -177,7 +177,7 @@ class NamesTest(unittest.TestCase):
         cases = (ROOT / "tests/monitoring/alerts_test.yml").read_text()
         page = (ROOT / "docs/watching.md").read_text()
         alerts = [rule for rule in self.rules if "alert" in rule]
-        self.assertEqual(len(alerts), 17)
+        self.assertEqual(len(alerts), 19)
         for rule in alerts:
             name = rule["alert"]
             self.assertRegex(name, r"^Troupe([A-Z][a-z]+)+$")
@@ -241,7 +241,7 @@ class PromtoolTest(unittest.TestCase):
                 run(TROUPE, "gen", *words, "-o", folder).check_returncode()
             config = run("promtool", "check", "config", f"{folder}/prometheus.yml")
             self.assertEqual(config.returncode, 0, config.stdout + config.stderr)
-            self.assertIn("20 rules found", config.stdout)
+            self.assertIn("22 rules found", config.stdout)
             rules = run("promtool", "check", "rules", "--lint-fatal", f"{folder}/alerts.yml")
             self.assertEqual(rules.returncode, 0, rules.stdout + rules.stderr)
 

@@ -1,60 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library with NVML's functions that answers as a test tells it to (fake_nvml.h). Handles are
 // numbers of devices plus 1; slices are devices with numbers that the count does not reach.
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <map>
-#include <sstream>
-#include <string>
 #include <string_view>
 
-namespace {
+#include "tests/gpu/fake_nvml/answers.h"
 
-constexpr int kSuccess = 0, kNotSupported = 3, kNotFound = 6, kLost = 15;
+namespace troupe::gpu::test {
 
-std::map<std::string, std::string> answers;
-int sessions = 0;
-
-using Handle = void*;
-std::string number_of(Handle device) {
-  return std::to_string(reinterpret_cast<std::uintptr_t>(device) - 1);
-}
-Handle handle_of(std::uint64_t number) {
-  return reinterpret_cast<Handle>(number + 1);
+std::map<std::string, std::string>& answers() {
+  static std::map<std::string, std::string> told;
+  return told;
 }
 
-/// The code for a question about a device, and its answer.
 int ask(Handle device, const std::string& key, std::istringstream& answer) {
   const std::string number = number_of(device);
-  if (answers.contains(number + " lost")) return kLost;
-  if (const auto fails = answers.find(number + " fails " + key); fails != answers.end()) {
+  if (answers().contains(number + " lost")) return kLost;
+  if (const auto fails = answers().find(number + " fails " + key); fails != answers().end()) {
     return std::stoi(fails->second);
   }
-  const auto found = answers.find(number + " " + key);
-  if (found == answers.end()) return kNotSupported;
+  const auto found = answers().find(number + " " + key);
+  if (found == answers().end()) return kNotSupported;
   answer.str(found->second);
   return kSuccess;
 }
 
-template <typename... Values>
-int read(Handle device, const std::string& key, Values*... values) {
-  std::istringstream answer;
-  const int code = ask(device, key, answer);
-  if (code == kSuccess) (answer >> ... >> *values);
-  return code;
+int global(const std::string& key, int otherwise) {
+  const auto found = answers().find(key);
+  return found == answers().end() ? otherwise : std::stoi(found->second);
 }
+
+}  // namespace troupe::gpu::test
+
+namespace {
+
+using namespace troupe::gpu::test;  // NOLINT: the library's own
+
+int sessions = 0;
 
 int text(Handle device, const std::string& key, char* text, std::uint32_t bytes) {
   std::istringstream answer;
   const int code = ask(device, key, answer);
   if (code == kSuccess) std::snprintf(text, bytes, "%s", answer.str().c_str());
   return code;
-}
-
-int global(const std::string& key, int otherwise) {
-  const auto found = answers.find(key);
-  return found == answers.end() ? otherwise : std::stoi(found->second);
 }
 
 }  // namespace
@@ -75,7 +64,7 @@ struct FakeUtilization {
 
 /// Keys have one word, or two after "fails": the device's number stands before.
 void fake_nvml_says(const char* lines) {
-  answers.clear();
+  answers().clear();
   std::istringstream text(lines);
   for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
@@ -90,7 +79,7 @@ void fake_nvml_says(const char* lines) {
       }
     }
     std::getline(words >> std::ws, value);
-    answers[key] = value;
+    answers()[key] = value;
   }
 }
 int fake_nvml_sessions() {
@@ -117,7 +106,7 @@ int nvmlDeviceGetCount_v2(std::uint32_t* count) {
 }
 int nvmlDeviceGetHandleByIndex_v2(std::uint32_t index, Handle* device) {
   *device = handle_of(index);
-  return answers.contains(std::to_string(index) + " lost") ? kLost : kSuccess;
+  return answers().contains(std::to_string(index) + " lost") ? kLost : kSuccess;
 }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* id, Handle* device) {
   std::uint32_t domain = 0, bus = 0, slot = 0;
@@ -125,8 +114,8 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* id, Handle* device) {
   const std::string wanted =
       std::to_string(domain) + " " + std::to_string(bus) + " " + std::to_string(slot);
   for (int i = 0; i < global("count", 0); ++i) {
-    const auto pci = answers.find(std::to_string(i) + " pci");
-    if (pci == answers.end() || pci->second != wanted) continue;
+    const auto pci = answers().find(std::to_string(i) + " pci");
+    if (pci == answers().end() || pci->second != wanted) continue;
     *device = handle_of(static_cast<std::uint64_t>(i));
     return kSuccess;
   }
@@ -134,7 +123,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* id, Handle* device) {
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, Handle* device) {
   constexpr std::string_view kUuid = " uuid";
-  for (const auto& [key, value] : answers) {
+  for (const auto& [key, value] : answers()) {
     if (!key.ends_with(kUuid) || value != uuid) continue;
     *device = handle_of(std::stoull(key));
     return kSuccess;
