@@ -14,8 +14,12 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "engine/engine.h"
+#include "gpu/inventory.h"
+#include "gpu/stream.h"
 #include "ndarray/runtime.h"
+#include "ops/numerics.h"
 #include "storage/storage.h"
+#include "symbol/arena.h"
 #include "symbol/autotune.h"
 #include "symbol/describe.h"
 #include "symbol/executor.h"
@@ -195,15 +199,25 @@ base::Result<base::Shape> batch_shape(const InspectOptions& options) {
 /// For plans that nobody runs: more than any machine has.
 constexpr std::uint64_t kAnyArenaBytes = std::uint64_t{1} << 46;
 
-/// What `use` finds with a runtime that has the options' threads.
+/// The compute stream of a GPU that can be used; null for the CPU.
+base::Result<std::unique_ptr<base::Stream>> stream_of(base::Device device) {
+  if (device.kind != base::DeviceKind::cuda) return std::unique_ptr<base::Stream>();
+  TROUPE_TRY(gpu::check_device(device));
+  return gpu::make_stream(device, gpu::StreamPriority::normal);
+}
+
+/// What `use` finds with a runtime that has the options' threads and device; a Result.
 template <typename F>
 auto with_runtime(const InspectOptions& options, const ops::OpTable& table,
-                  const storage::PoolOptions& memory, F&& use) {
+                  const storage::PoolOptions& memory, F&& use)
+    -> std::invoke_result_t<F, ndarray::Runtime&> {
+  TROUPE_TRY_ASSIGN(const std::unique_ptr<base::Stream> stream, stream_of(options.device));
   base::SteadyClock clock;
   storage::Storage storage(memory);
   ndarray::PreparedKernels kernels;
   engine::EngineOptions engine_options;
   engine_options.threads = options.threads;
+  if (stream != nullptr) engine_options.streams = {stream.get()};
   const auto engine = engine::make_threaded_engine(engine_options, clock);
   ndarray::Runtime runtime{*engine, storage, table, kernels, clock};
   return use(runtime);
@@ -217,12 +231,16 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
                                                      symbol::Autotuner* tuner = nullptr) {
   TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
   symbol::ExecutorOptions how;
+  how.device = options.device;
+  // Plans are looked at and never run, so they may be larger than the device: addresses will do.
+  how.arena = std::make_shared<symbol::Arena>(runtime, base::Device{});
   how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
   how.reference_only = options.reference_only;
   how.winograd = options.winograd;
+  how.tf32 = options.tf32;
   how.products = options.products;
   how.memory = options.memory;
-  how.recompute = options.recompute;
+  how.recompute = options.recompute.value_or(symbol::recompute_by_default(options.device));
   how.budget = options.budget;
   how.sub_batch = options.sub_batch;
   how.tuner = tuner;
@@ -231,7 +249,8 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
     how.kernels = std::make_shared<const symbol::KernelChoices>(std::move(choices));
   }
   TROUPE_TRY_ASSIGN(symbol::Bindings bindings,
-                    symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}}));
+                    symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}},
+                                              base::DType::f32, options.device));
   for (const std::string& name : network.list_parameters()) {
     bindings.grad_req[name] = symbol::GradReq::write;
   }
@@ -298,7 +317,9 @@ base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable&
   if (!options.kernels.empty()) {
     TROUPE_TRY_ASSIGN(tuned.choices, symbol::KernelChoices::load(options.kernels));
   }
-  const std::string here = ops::numeric_class(options.threads).to_string();
+  std::vector<base::Device> devices;
+  if (options.device != base::Device{}) devices.push_back(options.device);
+  const std::string here = ops::numeric_class(options.threads, devices).to_string();
   std::string& machine = tuned.choices.machine;
   if (machine.find(here) == std::string::npos) machine += (machine.empty() ? "" : "; ") + here;
   const auto measure = [&](ndarray::Runtime& runtime) -> base::Status {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/json_text.h"
+#include "base/device.h"
 #include "base/dtype.h"
 #include "base/shape.h"
 #include "base/status.h"
@@ -27,15 +28,17 @@ struct InspectOptions {
   std::int64_t batch = 32;
   std::optional<std::int64_t> classes;  ///< absent: the network's own
   int threads = 1;
+  base::Device device = {};
   bool dense = false;
   bool reference_only = false;
   bool winograd = true;
+  bool tf32 = false;                        ///< as in symbol::ExecutorOptions
   base::DType products = base::DType::f32;  ///< as in symbol::ExecutorOptions
   symbol::MemoryMode memory = symbol::MemoryMode::both;
-  symbol::Recompute recompute = symbol::Recompute::cheap;
-  std::uint64_t budget = 0;    ///< bytes, of Recompute::budget
-  std::int64_t sub_batch = 0;  ///< as in ExecutorOptions
-  std::string kernels;         ///< path of a file of kernel choices; empty: none
+  std::optional<symbol::Recompute> recompute = {};  ///< absent: as on the device by default
+  std::uint64_t budget = 0;                         ///< bytes, of Recompute::budget
+  std::int64_t sub_batch = 0;                       ///< as in ExecutorOptions
+  std::string kernels;  ///< path of a file of kernel choices; empty: none
 };
 
 /// What one of the symbol's own nodes gives, holds and runs on.

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "apps/model_list.h"
 #include "apps/model_report.h"
@@ -13,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cluster/device_list.h"
 
 namespace troupe::apps {
 namespace {
@@ -37,10 +40,7 @@ ExitCode inspect(const InspectVerb& verb, Context& context) {
   if (!report.ok()) return context.fail(report.status());
   context.console.data(verb.json ? json_text(json_of(*report)) : report->to_string(verb.why));
   if (report->stored_choices == 0) {
-    context.console.note(fmt::format(
-        "warning: {} has no call of this training step: it was tuned for another network, batch, "
-        "image or dtype",
-        verb.model.kernels));
+    context.console.note("warning: " + symbol::unused_choices_text(verb.model.kernels));
   }
   return ExitCode::ok;
 }
@@ -143,6 +143,15 @@ void add_list_verb(CLI::App& family, Context& context) {
   set_action(verb, context, [&context, json] { return list(*json, context); });
 }
 
+/// "cpu", "gpu", "gpu:2".
+std::optional<base::Device> parse_device(std::string_view name) {
+  if (name == "cpu") return base::Device{};
+  if (name == "gpu") return base::Device{base::DeviceKind::cuda, 0};
+  const auto list = cluster::parse_device_list(name);
+  if (!list.ok() || list->cpu_slots != 0 || list->gpus.size() != 1) return {};
+  return base::Device{base::DeviceKind::cuda, static_cast<std::int32_t>(list->gpus.front())};
+}
+
 void add_options(CLI::App* verb, InspectOptions& options) {
   verb->add_option("NAME|FILE.json", options.model,
                    "A built-in network (troupe model list), or a symbol file")
@@ -164,6 +173,15 @@ void add_options(CLI::App* verb, InspectOptions& options) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
+  verb->add_option_function<std::string>(
+          "--device", [&options](const std::string& name) { options.device = *parse_device(name); },
+          "What it runs on: cpu (the default), gpu or gpu:INDEX")
+      ->check([](const std::string& name) -> std::string {
+        return parse_device(name) ? "" : "is none of cpu, gpu and gpu:INDEX: " + name;
+      })
+      ->type_name("DEVICE");
+  verb->add_flag("--tf32", options.tf32,
+                 "On a GPU: products of f32 take factors that are rounded to TF32");
   verb->add_flag("--dense", options.dense, "No blocked layouts");
   verb->add_flag("--reference", options.reference_only, "Plain reference kernels only");
   verb->add_flag("!--no-winograd", options.winograd, "No convolution in Winograd's form");
@@ -186,16 +204,16 @@ void add_memory_options(CLI::App* verb, InspectOptions& options) {
   const std::map<std::string, symbol::Recompute> policies = {{"none", symbol::Recompute::none},
                                                              {"cheap", symbol::Recompute::cheap},
                                                              {"sqrt", symbol::Recompute::sqrt}};
-  CLI::Option* recompute =
-      verb->add_option_function<std::string>(
-              "--recompute",
-              [&options, policies](const std::string& name) {
-                options.recompute = policies.at(name);
-              },
-              "What training computes once more instead of keeping it: none, cheap (the default) "
-              "or sqrt")
-          ->check(CLI::IsMember({"none", "cheap", "sqrt"}))
-          ->type_name("WHAT");
+  CLI::Option* recompute = verb->add_option_function<std::string>(
+                                   "--recompute",
+                                   [&options, policies](const std::string& name) {
+                                     options.recompute = policies.at(name);
+                                   },
+                                   "What training computes once more instead of keeping it: none "
+                                   "(the default on a GPU), "
+                                   "cheap (the default on a CPU) or sqrt")
+                               ->check(CLI::IsMember({"none", "cheap", "sqrt"}))
+                               ->type_name("WHAT");
   verb->add_option_function<std::string>(
           "--budget",
           [&options](const std::string& text) {
@@ -231,6 +249,7 @@ void add_autotune_verb(CLI::App& family, Context& context) {
       describe("Measure a network's kernels on this machine and write down the best, for a job's "
                "numerics.kernels",
                {"troupe model autotune resnet50 --batch 32 --threads 2 -o kernels.json",
+                "troupe model autotune resnet50 --batch 256 --dtype bf16 --device gpu -o gpu.json",
                 "troupe model autotune resnet50 --batch 8 --kernels kernels.json -o kernels.json",
                 "troupe model inspect resnet50 --kernels kernels.json",
                 "troupe run JOB.toml --set numerics.kernels=kernels.json"}));
@@ -257,6 +276,7 @@ void add_model_verbs(CLI::App& app, Context& context) {
                           {"troupe model inspect lenet", "troupe model inspect resnet50 --why",
                            "troupe model inspect net.json --input 3,32,32 --batch 64",
                            "troupe model inspect resnet50 --batch 64 --budget 2g",
+                           "troupe model inspect resnet50 --batch 256 --dtype bf16 --device gpu",
                            "troupe model inspect lenet --dot | dot -Tsvg > lenet.svg"}));
   const auto options = std::make_shared<InspectVerb>();
   add_options(verb, options->model);

@@ -5,7 +5,7 @@
 //   bench_networks train|predict|memory|modes|recompute NETWORK FILE [--batch=32] [--threads=1]
 //                  [--repetitions=5] [--no-winograd] [--recompute=cheap] [--sub-batch=0]
 //                  [--budget=MIB] [--trace=FILE] [--gpu] [--products=f32]
-//                  [--dense] [--no-graphs] [--tf32] [--steps=1]
+//                  [--dense] [--no-graphs] [--tf32] [--steps=1] [--kernels=FILE]
 // FILE gets the probabilities and, after training, the gradients of the first and the last weight:
 // f32, one after the other; peers must agree before times mean anything. memory, modes, recompute:
 // FILE is not written; they print planned bytes, modes those of each way to share memory, recompute
@@ -13,8 +13,9 @@
 // the first GPU. --products=bf16 or f16: what products are computed in. --dense: no layouts but
 // that. --no-graphs: a GPU is given operations one by one, not graphs of them, as while a trace is
 // taken. --tf32: its products of f32 may use tensor cores. --steps=N: a repetition is N steps and
-// waits once, behind the last. The second row of train and predict has the planned MiB of the
-// arena; its check adds weights, gradients and the batch.
+// waits once, behind the last. --kernels: what `troupe model autotune` has written. The second row
+// of train and predict has the planned MiB of the arena; its check adds weights, gradients and the
+// batch.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -26,6 +27,7 @@
 #include "bench/report.h"
 #include "gpu/stream.h"
 #include "symbol/executor.h"
+#include "symbol/kernel_choices.h"
 
 namespace troupe::bench {
 namespace {
@@ -203,7 +205,7 @@ int run(int argc, char** argv) {
                  "usage: %s train|predict|memory|modes|recompute NETWORK FILE [--batch=32] "
                  "[--threads=1] [--repetitions=5] [--no-winograd] [--recompute=none|cheap|sqrt] "
                  "[--budget=MIB] [--sub-batch=0] [--trace=FILE] [--gpu] [--products=f32|bf16|f16] "
-                 "[--dense] [--no-graphs] [--tf32] [--steps=1]\n",
+                 "[--dense] [--no-graphs] [--tf32] [--steps=1] [--kernels=FILE]\n",
                  argv[0]);
     return 2;
   }
@@ -223,6 +225,11 @@ int run(int argc, char** argv) {
   const int sub_batch = option(argc, argv, "sub-batch", 0);
   const int steps = option(argc, argv, "steps", 1);
   const std::string trace(text_option(argc, argv, "trace"));
+  std::shared_ptr<const symbol::KernelChoices> kernels;
+  if (const std::string file(text_option(argc, argv, "kernels")); !file.empty()) {
+    kernels =
+        std::make_shared<const symbol::KernelChoices>(must(symbol::KernelChoices::load(file)));
+  }
   const Bind bind = [&](bool train, symbol::ExecutorOptions options) {
     options.train = train;
     options.predict = !train;
@@ -232,6 +239,7 @@ int run(int argc, char** argv) {
     if (flag("--products=bf16")) options.products = base::DType::bf16;
     if (flag("--products=f16")) options.products = base::DType::f16;
     options.tf32 = flag("--tf32");
+    options.kernels = kernels;
     if (options.sub_batch == 0) options.sub_batch = sub_batch;
     const bool graphs = !flag("--no-graphs");
     return Bound(name, batch, {.threads = threads, .graphs = graphs, .trace_path = trace}, options);

@@ -235,11 +235,14 @@ struct Candidate {
 };
 
 /// Least seconds first.
-std::vector<Candidate> candidates(const OpCall& call) {
+std::vector<Candidate> candidates(const OpCall& call, const Candidates& asked) {
   std::vector<Candidate> list;
   for (const KernelDef& kernel : call.op->kernels) {
     if (call.reference_only && kernel.name != "reference") continue;
     if (kernel.on_gpus != (call.device.kind == base::DeviceKind::cuda)) continue;
+    if (asked.named.empty() ? kernel.by_choice && !asked.by_choice : kernel.name != asked.named) {
+      continue;
+    }
     list.push_back({&kernel, kernel.rule_seconds(call)});
   }
   std::stable_sort(list.begin(), list.end(),
@@ -249,13 +252,14 @@ std::vector<Candidate> candidates(const OpCall& call) {
 
 /// Calls f(candidate, its kernel), which says whether to go on, until the end of the list.
 template <typename F>
-Status ask(const OpCall& call, std::vector<Decline>& declines, F&& f) {
+Status ask(const OpCall& call, const Candidates& asked, std::vector<Decline>& declines, F&& f) {
   TROUPE_TRY(check(call));
-  for (const Candidate& candidate : candidates(call)) {
+  for (const Candidate& candidate : candidates(call, asked)) {
     auto kernel = candidate.kernel->prepare(call);
     if (kernel.ok()) {
       if (!f(candidate, *std::move(kernel))) break;
-    } else if (kernel.status().code() == Errc::unimplemented) {
+    } else if (kernel.status().code() == Errc::unimplemented ||
+               (candidate.kernel->by_choice && asked.named.empty())) {
       declines.push_back({candidate.kernel->name, kernel.status().text()});
     } else {
       return kernel.status().with_context(
@@ -283,16 +287,18 @@ std::vector<Layout> stated(std::vector<Layout> layouts, std::size_t count) {
 
 }  // namespace
 
-Result<std::vector<Offer>> offers(const OpCall& call, std::vector<Decline>* declines) {
+Result<std::vector<Offer>> offers(const OpCall& call, std::vector<Decline>* declines,
+                                  const Candidates& asked) {
   std::vector<Offer> list;
   std::vector<Decline> declined;
-  TROUPE_TRY(ask(call, declined, [&](const Candidate& candidate, std::unique_ptr<Kernel> kernel) {
-    list.push_back({candidate.kernel, kernel->name(),
-                    stated(kernel->input_layouts(), call.inputs.size()),
-                    stated(kernel->output_layouts(), call.outputs.size()), kernel->scratch_bytes(),
-                    candidate.seconds});
-    return true;
-  }));
+  TROUPE_TRY(
+      ask(call, asked, declined, [&](const Candidate& candidate, std::unique_ptr<Kernel> kernel) {
+        list.push_back({candidate.kernel, kernel->name(),
+                        stated(kernel->input_layouts(), call.inputs.size()),
+                        stated(kernel->output_layouts(), call.outputs.size()),
+                        kernel->scratch_bytes(), candidate.seconds});
+        return true;
+      }));
   const Status status = list.empty() ? none(call, declined) : Status();
   if (declines != nullptr) *declines = std::move(declined);
   if (!status.ok()) return status;
@@ -302,7 +308,7 @@ Result<std::vector<Offer>> offers(const OpCall& call, std::vector<Decline>* decl
 Result<std::unique_ptr<Kernel>> prepare(const OpCall& call) {
   std::unique_ptr<Kernel> made;
   std::vector<Decline> declined;
-  TROUPE_TRY(ask(call, declined, [&](const Candidate&, std::unique_ptr<Kernel> kernel) {
+  TROUPE_TRY(ask(call, {}, declined, [&](const Candidate&, std::unique_ptr<Kernel> kernel) {
     made = std::move(kernel);
     return false;
   }));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -116,6 +117,9 @@ struct KernelDef {
   /// these are f32, and what is made converts around each run (support/widened.h).
   bool takes_16_bits = false;
   bool on_gpus = false;  ///< for calls on GPUs; else for all others
+  /// Its rule cannot tell it from the one before it: it is asked where kernels are measured, or
+  /// where it has been chosen by name.
+  bool by_choice = false;
   /// What it makes may be made for a team, which the thread that runs it must lead: it runs in no
   /// parallel region, and for a team of one only where base::teams_stay().
   bool leads_team = false;
@@ -146,12 +150,19 @@ struct Offer {
   double seconds = 0;  ///< by the candidate's rule
 };
 
+/// Which of an operator's candidates are asked: by default all but those of KernelDef::by_choice.
+struct Candidates {
+  bool by_choice = false;       ///< those, too
+  std::string_view named = {};  ///< none but the one of this name; empty: whatever their names
+};
+
 /// All offers of candidates for the call's device, least seconds first, then in the operator's
 /// order; an error says why there is none. failed_precondition where a candidate makes its objects
 /// for a team and the calling thread is in a parallel region. `declines`, if given, gets those that
 /// declined.
 base::Result<std::vector<Offer>> offers(const OpCall& call,
-                                        std::vector<Decline>* declines = nullptr);
+                                        std::vector<Decline>* declines = nullptr,
+                                        const Candidates& asked = {});
 /// The kernel of the first of offers(). Candidates behind it are not asked.
 base::Result<std::unique_ptr<Kernel>> prepare(const OpCall& call);
 

@@ -5,24 +5,18 @@
 
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "ndarray/runtime.h"
 #include "symbol/kernel_choices.h"
 #include "symbol/layouts.h"
+#include "symbol/measure_kernel.h"
 
 namespace troupe::symbol {
-
-/// Seconds of one run of the kernel that the offer's maker prepares for the call.
-using MeasureFunction = std::function<base::Result<double>(const ops::OpCall&, const ops::Offer&)>;
-
-/// Runs kernels on the compute lane of `runtime`'s engine, on made-up tensors: once to warm up,
-/// then the median of a few runs. `runtime` outlives it.
-MeasureFunction measure_on(ndarray::Runtime& runtime);
 
 /// Collects what a binding's searches measure and choose.
 class Autotuner {
@@ -32,9 +26,13 @@ class Autotuner {
   Autotuner(MeasureFunction measure, const base::Clock& clock, double seconds_max,
             const std::atomic<bool>* stop = nullptr);
 
+  /// ops::offers() of the call, with kernels by choice while there is time; counts what that took.
+  base::Result<std::vector<ops::Offer>> offers(const ops::OpCall& call,
+                                               std::vector<ops::Decline>* declines);
   /// Replaces the rule's seconds of a call's offers (one at least) by measured ones, least first.
   /// Offers that the rule puts far behind the best, and what cannot be run, have seconds in
-  /// proportion to their rule's.
+  /// proportion to their rule's. A kernel by choice is left where it takes at most 97 % of the best
+  /// other one's time.
   void time(const std::string& signature, const ops::OpCall& call, std::vector<ops::Offer>& offers);
   /// Gives offers of a call for which there is a choice the seconds that are stored with it.
   static void recall(const KernelChoice& choice, std::vector<ops::Offer>& offers);
@@ -56,9 +54,12 @@ class Autotuner {
     double rule = std::numeric_limits<double>::infinity();      // the least of all offers
     double measured = std::numeric_limits<double>::infinity();  // the least; infinity: none
     SecondsOfKernels kernels;                                   // that were run
+    std::set<std::string> wrong;                                // that compute something else
     bool failed = false;                                        // one, in time
   };
 
+  /// Whether there is time for something that takes `seconds`.
+  bool in_time(double seconds = 0) const;
   std::size_t count_unmeasured(bool failed) const;
 
   const MeasureFunction measure_;

@@ -162,14 +162,10 @@ std::optional<Cloner::Form> Cloner::form_of(std::size_t index, GraphNode call, c
   for (int output = 0; output < form.node.outputs; ++output) {
     planned.outputs.push_back(tensor({static_cast<std::int64_t>(index), output}));
   }
-  const auto offers = ops::offers(planned);
+  auto offers = ops::offers(planned, nullptr, {.named = form.plan.offer.maker->name});
   if (!offers.ok()) return std::nullopt;
-  for (const ops::Offer& offer : *offers) {
-    if (offer.maker->name != form.plan.offer.maker->name) continue;
-    form.plan.offer = offer;
-    return form;
-  }
-  return std::nullopt;
+  form.plan.offer = std::move(offers->front());
+  return form;
 }
 
 std::optional<Cloner::Form> Cloner::find_form(const ops::OpTable& table, std::size_t index) const {

@@ -435,10 +435,6 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
     return base::error(Errc::unimplemented, "bind: a monitor of values on {}",
                        options.device.to_string());
   }
-  if (options.tuner != nullptr && ndarray::uses_stream(options.device)) {
-    return base::error(Errc::unimplemented, "bind: kernels are not timed on {}",
-                       options.device.to_string());
-  }
   if (!bindings.outputs.empty() && bindings.outputs.size() != symbol.output_count()) {
     return base::error(Errc::invalid_argument, "bind: the symbol has {} outputs, {} are given",
                        symbol.output_count(), bindings.outputs.size());

@@ -148,6 +148,13 @@ base::Result<KernelChoices> KernelChoices::load(const std::string& path) {
   return from_json(text, path);
 }
 
+std::string unused_choices_text(const std::string& file) {
+  return fmt::format(
+      "{} has no call of these steps: it was tuned for another network, batch, image, dtype or "
+      "kind of device, or with another tf32",
+      file);
+}
+
 std::string call_signature(const ops::OpCall& call, bool train) {
   std::string params;
   for (const auto& [name, value] : call.params.to_attributes()) {
@@ -155,8 +162,12 @@ std::string call_signature(const ops::OpCall& call, bool train) {
     if (param->initial && ops::to_attribute(*param->initial) == value) continue;
     params += fmt::format("{}{}={}", params.empty() ? "" : ", ", name, value);
   }
-  return fmt::format("{} {}({}) {} -> {}", train ? "train" : "predict", call.op->name, params,
-                     tensors_text(call.inputs), tensors_text(call.outputs));
+  const bool on_gpu = call.device.kind == base::DeviceKind::cuda;
+  return fmt::format("{} {}({}) {} -> {}{}", train ? "train" : "predict", call.op->name, params,
+                     tensors_text(call.inputs), tensors_text(call.outputs),
+                     !on_gpu     ? ""
+                     : call.tf32 ? " on a GPU in TF32"
+                                 : " on a GPU");
 }
 
 }  // namespace troupe::symbol

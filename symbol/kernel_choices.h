@@ -47,4 +47,7 @@ struct KernelChoices {
 /// change no signature; team and switches are no part of it.
 std::string call_signature(const ops::OpCall& call, bool train);
 
+/// For people: that nothing of a file was of use in some steps, and what may be the reason.
+std::string unused_choices_text(const std::string& file);
+
 }  // namespace troupe::symbol

@@ -106,22 +106,26 @@ ops::OpCall LayoutSearch::call_of_node(std::size_t node, bool free_inputs) const
 const LayoutSearch::Asked& LayoutSearch::ask(const ops::OpCall& call) {
   const auto [it, added] = asked_.try_emplace(call);
   Asked& asked = it->second;
-  if (added) {
-    base::Result<std::vector<ops::Offer>> offers = ops::offers(call, &asked.declines);
-    asked.status = offers.status();
-    if (offers.ok()) asked.offers = *std::move(offers);
-    heed_choices(call, asked);
-  }
+  if (!added) return asked;
+  const bool tuned = options_.kernels != nullptr || options_.tuner != nullptr;
+  if (tuned) asked.signature = call_signature(call, options_.train);
+  if (options_.kernels != nullptr) asked.choice = options_.kernels->find(asked.signature);
+  const std::string_view named =
+      asked.choice == nullptr ? "" : std::string_view(asked.choice->kernel);
+  base::Result<std::vector<ops::Offer>> offers =
+      options_.tuner != nullptr && named.empty()
+          ? options_.tuner->offers(call, &asked.declines)
+          : ops::offers(call, &asked.declines, {.named = named});
+  asked.status = offers.status();
+  if (offers.ok()) asked.offers = *std::move(offers);
+  if (tuned) heed_choices(call, asked);
   return asked;
 }
 
 /// Brings in what was stored and what is measured.
 void LayoutSearch::heed_choices(const ops::OpCall& call, Asked& asked) const {
-  if (options_.kernels == nullptr && options_.tuner == nullptr) return;
-  asked.signature = call_signature(call, options_.train);
-  if (options_.kernels != nullptr) asked.choice = options_.kernels->find(asked.signature);
   const bool answered = asked.status.ok() || asked.status.code() == base::Errc::unimplemented;
-  if (asked.choice != nullptr && answered) asked.status = keep_chosen(call, asked);
+  if (asked.choice != nullptr && answered) asked.status = check_choice(call, asked);
   if (options_.tuner == nullptr || asked.offers.empty()) return;
   // Of reorders nothing is chosen: the graph gets the first.
   if (call.op->name == "reorder") asked.offers.resize(1);
@@ -132,20 +136,25 @@ void LayoutSearch::heed_choices(const ops::OpCall& call, Asked& asked) const {
   }
 }
 
-base::Status LayoutSearch::keep_chosen(const ops::OpCall& call, Asked& asked) const {
+base::Status LayoutSearch::check_choice(const ops::OpCall& call, const Asked& asked) const {
   const std::string& kernel = asked.choice->kernel;
   const auto refuse = [&](std::string_view why) {
     return base::error(base::Errc::invalid_argument, "{} chooses kernel '{}', {}",
                        options_.kernels->name, kernel, why);
   };
-  std::erase_if(asked.offers, [&](const ops::Offer& offer) { return offer.maker->name != kernel; });
   if (!asked.offers.empty()) return {};
   const auto& known = call.op->kernels;
-  if (std::ranges::find(known, kernel, &ops::KernelDef::name) == known.end()) {
+  const auto found = std::ranges::find(known, kernel, &ops::KernelDef::name);
+  if (found == known.end()) {
     std::string names;
     for (const ops::KernelDef& each : known) names += (names.empty() ? "" : ", ") + each.name;
     return refuse(fmt::format("which this build's operator does not have; it has {}", names));
   }
+  const bool on_gpu = call.device.kind == base::DeviceKind::cuda;
+  const bool others = std::ranges::none_of(known, [&](const ops::KernelDef& each) {
+    return each.name == kernel && each.on_gpus == on_gpu;
+  });
+  if (others) return refuse(on_gpu ? "which is none for GPUs" : "which is for GPUs alone");
   const auto decline = std::ranges::find(asked.declines, kernel, &ops::Decline::kernel);
   // One that was not asked is not the reference, and nothing else is wanted.
   return refuse(decline == asked.declines.end() ? "but only the reference kernels are wanted"

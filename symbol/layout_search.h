@@ -59,8 +59,8 @@ class LayoutSearch {
   void find_aliases();
   const Asked& ask(const ops::OpCall& call);
   void heed_choices(const ops::OpCall& call, Asked& asked) const;
-  /// Leaves what the stored choice says; else an error says why it cannot be.
-  base::Status keep_chosen(const ops::OpCall& call, Asked& asked) const;
+  /// Ok: the chosen kernel takes the call; else an error says why it does not.
+  base::Status check_choice(const ops::OpCall& call, const Asked& asked) const;
   base::Status choose(std::size_t node, bool& changed);
   ops::OpCall call_of_node(std::size_t node, bool free_inputs) const;
   /// True where `offer` would bring a value out of a layout that is not dense.

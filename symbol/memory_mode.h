@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/device.h"
+
 namespace troupe::symbol {
 
 /// How values may share memory. The bits of results are the same.
@@ -27,5 +29,10 @@ enum class Recompute : std::uint8_t {
   sqrt,    ///< all but the borders of segments, as many of those as make the plan smallest
   budget,  ///< what costs least among the plans that fit into a budget
 };
+/// What is computed once more where nobody says so: on GPUs nothing, until it is known what it
+/// costs there.
+inline Recompute recompute_by_default(base::Device device) {
+  return device.kind == base::DeviceKind::cuda ? Recompute::none : Recompute::cheap;
+}
 
 }  // namespace troupe::symbol

@@ -142,10 +142,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   if (executors_.empty() && options_.rank == 0) tell_plan(options_, made.executor->report());
   const bool idle = options_.kernels && made.executor->report().stored_choices == 0;
   if (idle && executors_.empty() && options_.rank == 0) {
-    base::log_warn(
-        "numerics.kernels: {} has no call of these steps: it was tuned for another "
-        "network, batch, image or dtype",
-        options_.kernels->name);
+    base::log_warn("numerics.kernels: {}", symbol::unused_choices_text(options_.kernels->name));
   }
   for (const KeyInfo& key : keys_) {
     if (key.kind != KeyKind::average) continue;

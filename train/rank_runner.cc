@@ -25,8 +25,7 @@ symbol::Recompute recompute_of(const schemas::MemorySpec& memory, base::Device d
     case schemas::Recompute::sqrt:
       return symbol::Recompute::sqrt;
     case schemas::Recompute::automatic:
-      return device.kind == base::DeviceKind::cuda ? symbol::Recompute::none
-                                                   : symbol::Recompute::cheap;
+      return symbol::recompute_by_default(device);
   }
   return symbol::Recompute::none;
 }
@@ -168,7 +167,7 @@ base::Result<std::unique_ptr<RankRunner>> RankRunner::create(std::shared_ptr<con
   TROUPE_TRY(parts->open_data());
   std::unique_ptr<RankRunner> runner(new RankRunner(std::move(parts)));
   if (options.metrics != nullptr) {
-    runner->parts_->shown = show_rank(*options.metrics, *runner, options.rank);
+    runner->parts_->shown = show_rank(*options.metrics, *runner, options.rank, options.device);
   }
   return runner;
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "ops/nn/device_epilogue.h"
 #include "ops/nn/linear.h"
@@ -42,16 +43,33 @@ const base::TensorView& at(const KernelContext& context, const Place& place) {
   return place.output ? context.outputs[place.index] : context.inputs[place.index];
 }
 
+/// A choice among cuDNN's engines, as a kernel.
+struct Engine {
+  const char* kernel;
+  cudnn::EnginePlace place;
+};
+/// The first is taken by rule. The others are measured: a convolution's best engine is often the
+/// second or third guess, and the two guesses differ.
+constexpr Engine kEngines[] = {{"cudnn", {}},
+                               {"cudnn-a2", {cudnn::Heuristics::a, 1}},
+                               {"cudnn-a3", {cudnn::Heuristics::a, 2}},
+                               {"cudnn-a4", {cudnn::Heuristics::a, 3}},
+                               {"cudnn-b1", {cudnn::Heuristics::b, 0}},
+                               {"cudnn-b2", {cudnn::Heuristics::b, 1}},
+                               {"cudnn-b3", {cudnn::Heuristics::b, 2}},
+                               {"cudnn-b4", {cudnn::Heuristics::b, 3}}};
+
 class CudnnConvolution final : public Kernel {
  public:
   /// All layouts of `call` are fixed.
-  static Result<std::unique_ptr<Kernel>> make(OpCall call, Pass pass) {
-    auto kernel = std::unique_ptr<CudnnConvolution>(new CudnnConvolution(std::move(call), pass));
+  static Result<std::unique_ptr<Kernel>> make(OpCall call, Pass pass, const Engine& engine) {
+    auto kernel =
+        std::unique_ptr<CudnnConvolution>(new CudnnConvolution(std::move(call), pass, engine));
     TROUPE_TRY(kernel->plan());
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
-  std::string name() const override { return "cudnn"; }
+  std::string name() const override { return engine_.kernel; }
   std::vector<base::Layout> input_layouts() const override { return layouts(call_.inputs); }
   std::vector<base::Layout> output_layouts() const override { return layouts(call_.outputs); }
   std::size_t scratch_bytes() const override { return workspace_bytes_ + more_bytes_; }
@@ -84,7 +102,8 @@ class CudnnConvolution final : public Kernel {
   }
 
  private:
-  CudnnConvolution(OpCall call, Pass pass) : call_(std::move(call)), pass_(pass) {
+  CudnnConvolution(OpCall call, Pass pass, const Engine& engine)
+      : call_(std::move(call)), pass_(pass), engine_(engine) {
     biased_ = pass != Pass::data && has_bias(call_.params);
     if (pass == Pass::output) epilogue_ = read_epilogue(call_.params);
   }
@@ -115,7 +134,7 @@ class CudnnConvolution final : public Kernel {
     c.tf32 = call_.tf32;
     if (pass_ == Pass::output && !c.adds && (biased_ || epilogue_.relu)) TROUPE_TRY(fuse(c));
     if (!fused_) {
-      TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device));
+      TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device, engine_.place));
     }
     workspace_bytes_ = scratch_piece(static_cast<std::int64_t>(plan_->workspace_bytes()));
     if (pass_ == Pass::weight && biased_) more_bytes_ = output_gradient_sum_bytes(call_);
@@ -133,7 +152,7 @@ class CudnnConvolution final : public Kernel {
     if (base::dtype_size(c.data.dtype) >= sizeof(float) && !c.tf32) return {};
     if (biased_) c.bias = call_.inputs[2].dtype;
     c.relu = epilogue_.relu;
-    auto plan = cudnn::Plan::make(c, call_.device);
+    auto plan = cudnn::Plan::make(c, call_.device, engine_.place);
     if (plan.status().code() == Errc::unimplemented) return {};
     TROUPE_TRY_ASSIGN(plan_, std::move(plan));
     fused_ = true;
@@ -151,6 +170,7 @@ class CudnnConvolution final : public Kernel {
 
   OpCall call_;
   Pass pass_;
+  const Engine& engine_;  // of kEngines
   Epilogue epilogue_;
   bool biased_ = false;
   bool fused_ = false;  // the plan adds the bias and takes relu, too
@@ -158,8 +178,8 @@ class CudnnConvolution final : public Kernel {
   std::size_t workspace_bytes_ = 0, more_bytes_ = 0;
 };
 
-KernelDef cudnn_kernel(Pass pass) {
-  const auto make = [pass](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+KernelDef cudnn_kernel(Pass pass, const Engine& engine) {
+  const auto make = [pass, &engine](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     if (call.device.kind != base::DeviceKind::cuda) {
       return base::error(Errc::unimplemented, "needs a GPU");
     }
@@ -179,21 +199,27 @@ KernelDef cudnn_kernel(Pass pass) {
         fixed.inputs.back().layout != fixed.outputs[0].layout) {
       return base::error(Errc::unimplemented, "addend and output lie differently");
     }
-    return CudnnConvolution::make(std::move(fixed), pass);
+    return CudnnConvolution::make(std::move(fixed), pass, engine);
   };
-  KernelDef kernel{"cudnn", make};
+  KernelDef kernel{engine.kernel, make};
   kernel.takes_16_bits = true;
   kernel.on_gpus = true;
+  kernel.by_choice = &engine != &kEngines[0];
   return kernel;
 }
 
 }  // namespace
 
 std::span<const BackendKernel> kernels_convolution_cudnn() {
-  static const BackendKernel kernels[] = {
-      {"convolution", cudnn_kernel(Pass::output)},
-      {"convolution_backward_data", cudnn_kernel(Pass::data)},
-      {"convolution_backward_weights", cudnn_kernel(Pass::weight)}};
+  static const std::vector<BackendKernel> kernels = [] {
+    std::vector<BackendKernel> list;
+    for (const Engine& engine : kEngines) {
+      list.push_back({"convolution", cudnn_kernel(Pass::output, engine)});
+      list.push_back({"convolution_backward_data", cudnn_kernel(Pass::data, engine)});
+      list.push_back({"convolution_backward_weights", cudnn_kernel(Pass::weight, engine)});
+    }
+    return list;
+  }();
   return kernels;
 }
 

@@ -322,13 +322,18 @@ Result<std::shared_ptr<void>> plan_of(const Library& lib, cudnnHandle_t handle,
   });
 }
 
-/// The first plan of one mode of the heuristics; null: none.
+/// Where an engine is looked for.
+struct Guess {
+  cudnnBackendHeurMode_t mode;
+  int place;  ///< 0: the first one that can be had
+};
+
+/// A plan of one guess; null: there is none.
 Result<std::shared_ptr<void>> search(const Library& lib, cudnnHandle_t handle, const Convolution& c,
-                                     const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                                     std::size_t& workspace) {
+                                     const Descriptor& graph, Guess guess, std::size_t& workspace) {
   Descriptor heuristics(lib, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   TROUPE_TRY(heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
-                 .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode)
+                 .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, guess.mode)
                  .finalize());
   std::vector<std::unique_ptr<Descriptor>> configurations;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -343,12 +348,14 @@ Result<std::shared_ptr<void>> search(const Library& lib, cudnnHandle_t handle, c
   if (status != CUDNN_STATUS_SUCCESS) {
     return failure(lib, Errc::unimplemented, "engines of the heuristics", status);
   }
+  int place = 0;
   for (std::int64_t i = 0; i < std::min(count, kEnginesMax); ++i) {
     const Descriptor& configuration = *configurations[static_cast<std::size_t>(i)];
     TROUPE_TRY_ASSIGN(const bool take, allowed(lib, c, configuration));
-    if (!take) continue;
+    if (!take || place++ < guess.place) continue;
     auto plan = plan_of(lib, handle, configuration, workspace);
     if (plan.ok() || plan.status().code() == Errc::resource_exhausted) return plan;
+    if (guess.place > 0) break;  // the next one is the next place's
   }
   return std::shared_ptr<void>();
 }
@@ -455,20 +462,26 @@ class Graph {
 
 /// Plans with a handle of its own, which no lane uses.
 Result<std::shared_ptr<void>> plan_with(const Library& lib, cudnnHandle_t handle,
-                                        const Convolution& c, std::size_t& workspace) {
+                                        const Convolution& c, EnginePlace engine,
+                                        std::size_t& workspace) {
   Graph parts(lib);
   TROUPE_TRY_ASSIGN(const Descriptor* const graph, parts.build(handle, c));
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    auto plan = search(lib, handle, c, *graph, mode, workspace);
+  const bool quick = engine.heuristics == Heuristics::a;
+  std::vector<cudnnBackendHeurMode_t> modes = {quick ? CUDNN_HEUR_MODE_A : CUDNN_HEUR_MODE_B};
+  if (quick && engine.place == 0) modes.push_back(CUDNN_HEUR_MODE_FALLBACK);
+  for (const auto mode : modes) {
+    auto plan = search(lib, handle, c, *graph, {mode, engine.place}, workspace);
     if (plan.status().code() == Errc::resource_exhausted) return plan;
     if (plan.ok() && *plan != nullptr) return plan;
   }
-  return base::error(Errc::unimplemented, "cuDNN has no engine that gives the same bits each time");
+  return base::error(Errc::unimplemented,
+                     "cuDNN has no {}engine that gives the same bits each time",
+                     engine.place == 0 ? "" : "further ");
 }
 
 }  // namespace
 
-Result<Plan> Plan::make(const Convolution& convolution, base::Device device) {
+Result<Plan> Plan::make(const Convolution& convolution, base::Device device, EnginePlace engine) {
   if (const Status usable = gpu::check_device(device); !usable.ok()) {
     return base::error(Errc::unimplemented, "{}", usable.text());
   }
@@ -486,7 +499,8 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device) {
   const Result<cudnnHandle_t> handle = handles[index]->get();
   if (!handle.ok()) return declined(handle.status());
   Plan plan;
-  TROUPE_TRY_ASSIGN(plan.plan_, plan_with(*library(), *handle, convolution, plan.workspace_bytes_));
+  TROUPE_TRY_ASSIGN(plan.plan_,
+                    plan_with(*library(), *handle, convolution, engine, plan.workspace_bytes_));
   plan.workspace_bytes_ = workspace_scratch(plan.workspace_bytes_);
   return plan;
 }

@@ -27,14 +27,26 @@ struct Convolution {
   bool tf32 = false;                ///< f32: tensor cores may take factors that are rounded to TF32
 };
 
-/// A convolution with the engine that cuDNN's heuristics like best among those that give the same
-/// bits every time, take no Winograd's form or Fourier transform and, for f32 without `tf32`, no
-/// tensor cores. With relu it is one that notes that NaN stays NaN.
-/// Immutable; any thread may run it, one at a time: cuDNN does not promise more of its plans.
+/// cuDNN's two guesses of which engines take least time: the quick one, and the one that looks
+/// closer.
+enum class Heuristics : std::uint8_t { a, b };
+
+/// The place of an engine in such a guess, among those that may be taken, best first.
+struct EnginePlace {
+  Heuristics heuristics = Heuristics::a;
+  int place = 0;
+};
+
+/// A convolution with an engine of cuDNN's that gives the same bits every time, takes no Winograd's
+/// form or Fourier transform and, for f32 without `tf32`, no tensor cores. With relu it is one that
+/// notes that NaN stays NaN. Immutable; any thread may run it, one at a time: cuDNN does not
+/// promise more of its plans.
 class Plan {
  public:
-  /// unimplemented says why cuDNN does not take it; resource_exhausted: there is no memory now.
-  static base::Result<Plan> make(const Convolution& convolution, base::Device device);
+  /// The engine in this place; in the first one of `a`, where that has none, what cuDNN falls back
+  /// to. unimplemented says why cuDNN does not take it; resource_exhausted: there is no memory now.
+  static base::Result<Plan> make(const Convolution& convolution, base::Device device,
+                                 EnginePlace engine = {});
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   /// Where a run's tensors lie.

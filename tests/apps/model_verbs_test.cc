@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gpu/inventory.h"
 #include "symbol/kernel_choices.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
@@ -226,6 +227,26 @@ TEST_CASE("model list has every built-in network with its size") {
   CHECK(list.code == 0);
   CHECK_THAT(list.out, Contains("lenet            1,28,28           10     431,080"));
   CHECK_THAT(list.out, Contains("\nresnet50 ") && Contains("\nmobilenet-v2 "));
+}
+
+TEST_CASE("networks are looked at and tuned where people say", "[program]") {
+  const Run cpu = run({"model", "inspect", "mlp", "--device", "cpu"});
+  CHECK(cpu.out == run({"model", "inspect", "mlp"}).out);
+  for (const char* device : {"tpu", "gpu:", "gpu:x", "gpu:0,1", "cpu:2", "gpu:64"}) {
+    const Run bad = run({"model", "inspect", "mlp", "--device", device});
+    CHECK(bad.code == 2);
+    CHECK_THAT(bad.err, Contains(device) && Contains("gpu:INDEX"));
+  }
+  if (gpu::inventory().problem.empty()) return;
+  const TestFolder folder("model-device");
+  const std::string output = folder.path() / "kernels.json";
+  for (const std::string verb : {"inspect", "autotune"}) {
+    std::vector<std::string> words = {"model", verb, "mlp", "--device", "gpu:1"};
+    if (verb == "autotune") words.insert(words.end(), {"-o", output});
+    const Run refused = run(words);
+    CHECK(refused.code == 7);
+    CHECK_THAT(refused.err, Contains("cuda:1") && Contains(gpu::inventory().problem));
+  }
 }
 
 TEST_CASE("models that cannot be are refused with their names", "[program]") {

@@ -19,12 +19,13 @@ namespace {
 
 using namespace testing;  // NOLINT: the test's own vocabulary
 
-/// f(kernel) for each kernel for GPUs that takes the call.
+/// f(kernel) for each kernel for GPUs that takes the call and is taken by rule: others are held to
+/// these where they are measured.
 template <typename F>
 void for_each_gpu_kernel(const OpDef& op, OpCall call, F&& f) {
   call.device = kFirstGpu;
   for (const KernelDef& candidate : op.kernels) {
-    if (!candidate.on_gpus) continue;
+    if (!candidate.on_gpus || candidate.by_choice) continue;
     const auto kernel = prepare_candidate(candidate, call);
     if (!kernel) continue;
     INFO("kernel " << kernel->name());

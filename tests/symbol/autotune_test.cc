@@ -2,10 +2,12 @@
 // Tuning with made-up times, where each choice can be foretold, and with measured ones.
 #include "symbol/autotune.h"
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <set>
 
+#include "tests/support/delayed_stream.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {
@@ -43,6 +45,10 @@ Autotuner tuned(tests::TestRuntime& test, const MeasureFunction& measure, double
   INFO(status.to_string());
   REQUIRE(status.ok());
   return tuner;
+}
+
+Alternative weighed(const std::string& maker, double seconds, double reorders) {
+  return {maker, maker, {}, {}, 0, seconds, reorders};
 }
 
 TEST_CASE("the kernel that measures least is chosen, and a binding takes it",
@@ -158,9 +164,6 @@ TEST_CASE("one kernel serves all nodes of a call: the cheapest in sum", "[autotu
   ops::OpCall call;
   call.op = &op;
   tuner.time("call", call, offers);
-  const auto weighed = [](const std::string& maker, double seconds, double reorders) {
-    return Alternative{maker, maker, {}, {}, 0, seconds, reorders};
-  };
   tuner.weighed("call", {weighed("a", 1, 0), weighed("b", 2, 0), weighed("c", 0, 0)});
   CHECK(tuner.choices().at("call").kernel == "c");
   // "c" does not take the second node, and there "a" needs reorders unless it takes a slow way.
@@ -170,9 +173,67 @@ TEST_CASE("one kernel serves all nodes of a call: the cheapest in sum", "[autotu
   CHECK(tuner.choices().at("call").kernel == "a");
 }
 
+/// "plain" is the rule's; the others are taken by choice.
+struct ByChoice {
+  ByChoice() {
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      kernels[i].name = std::vector<std::string>{"plain", "good", "near", "bad"}[i];
+      kernels[i].by_choice = i > 0;
+      offers.push_back({&kernels[i], kernels[i].name, {}, {}, 0, 1.0});
+    }
+  }
+  Names names() const {
+    Names list;
+    for (const ops::Offer& offer : offers) list.push_back(offer.kernel);
+    return list;
+  }
+  std::array<ops::KernelDef, 4> kernels;
+  std::vector<ops::Offer> offers;
+};
+
+TEST_CASE("of kernels by choice, only those that gain are weighed", "[autotune]") {
+  const base::SteadyClock clock;
+  const std::map<std::string, double> seconds = {{"plain", 3.0}, {"good", 2.0}, {"near", 2.95}};
+  for (const bool measured : {true, false}) {
+    Autotuner tuner(
+        [&](const ops::OpCall&, const ops::Offer& each) -> base::Result<double> {
+          if (measured && seconds.contains(each.kernel)) return seconds.at(each.kernel);
+          return base::error(base::Errc::data_loss, "no");
+        },
+        clock, kEver);
+    ByChoice call;
+    tuner.time("call", {}, call.offers);
+    CHECK(call.names() == (measured ? Names{"good", "plain"} : Names{"plain"}));
+  }
+}
+
+TEST_CASE("a kernel that is wrong in one of a signature's calls is not chosen", "[autotune]") {
+  const base::SteadyClock clock;
+  bool wrong = false;
+  Autotuner tuner(
+      [&](const ops::OpCall&, const ops::Offer& each) -> base::Result<double> {
+        if (each.kernel == "plain") return 3.0;
+        if (wrong || each.kernel != "good") return base::error(base::Errc::data_loss, "no");
+        return 2.0;
+      },
+      clock, kEver);
+  ByChoice free, as_it_is;
+  tuner.time("call", {}, free.offers);
+  REQUIRE(free.names() == Names{"good", "plain"});
+  tuner.weighed("call", {weighed("good", 2, 0), weighed("plain", 3, 0)});
+  CHECK(tuner.choices().at("call").kernel == "good");
+  wrong = true;
+  tuner.time("call", {}, as_it_is.offers);
+  CHECK(tuner.choices().empty());
+}
+
 TEST_CASE("measured choices compute what the rule's do", "[autotune]") {
-  tests::TestRuntime test;
+  tests::DelayedStream stream;
+  engine::EngineOptions streams;
+  streams.streams = {&stream};
+  tests::TestRuntime test(true, streams);
   ExecutorOptions options;
+  if (GENERATE(false, true)) options.device = stream.device();
   options.train = GENERATE(true, false);
   options.predict = !options.train;
   // The last statistics are those of two numbers, which makes much of how kernels round, above all

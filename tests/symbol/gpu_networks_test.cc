@@ -6,6 +6,7 @@
 
 #include "gpu/inventory.h"
 #include "gpu/stream.h"
+#include "symbol/autotune.h"
 #include "symbol/networks/networks.h"
 #include "tests/symbol/bound.h"
 
@@ -98,6 +99,49 @@ TEST_CASE("networks on a GPU have the host's values, and one set of bits", "[gpu
     }
     fmt::print("{} on {}: largest distance of a gradient {:.2g}\n", network.name, data.to_string(),
                largest);
+  }
+}
+
+/// Kernels that were measured for the network on the first GPU.
+std::map<std::string, KernelChoice> tuned_on_gpu(const Symbol& net, const base::Shape& data) {
+  const OnGpu::Streams streams = OnGpu::make_streams(1);
+  tests::TestRuntime test(true, {.streams = OnGpu::pointers(streams)});
+  Autotuner tuner(measure_on(test.runtime), test.clock, 60.0);
+  ExecutorOptions options{.device = kFirstGpu, .tuner = &tuner};
+  Bindings bindings =
+      allocate_bindings(test.runtime, net, {{"data", data}}, base::DType::f32, kFirstGpu).value();
+  for (const std::string& name : net.list_parameters()) bindings.grad_req[name] = GradReq::write;
+  REQUIRE(Executor::bind(test.runtime, net, std::move(bindings), options).ok());
+  return tuner.choices();
+}
+
+TEST_CASE("kernels that were measured on a GPU compute what the rule's do", "[gpu][device]") {
+  if (!gpu::check_device(kFirstGpu).ok()) {
+    WARN("skipped: " << gpu::check_device(kFirstGpu).text());
+    return;
+  }
+  const Symbol net = make_network(table(), "lenet").value();
+  const base::Shape data{64, 1, 28, 28};
+  const auto choices = tuned_on_gpu(net, data);
+  for (const auto& [call, choice] : choices) {
+    std::string seconds;
+    for (const auto& [kernel, took] : choice.seconds) {
+      seconds += fmt::format(" {} {:.1f}", kernel, took * 1e6);
+    }
+    WARN(call << ": " << choice.kernel << ", microseconds:" << seconds);
+  }
+  const auto kernels = std::make_shared<const KernelChoices>(KernelChoices{"tuned", "", choices});
+  const OnGpu::Streams streams = OnGpu::make_streams(1);
+  const ExecutorOptions options{.device = kFirstGpu, .kernels = kernels};
+  Bound chosen(net, data, options, true, {.streams = OnGpu::pointers(streams)}, base::DType::f32);
+  OnGpu by_rule(net, data, 1, base::DType::f32);
+  const Results first = chosen.step(5), expected = by_rule.bound.step(5);
+  CHECK((chosen.step(5) == first));
+  REQUIRE(first.size() == expected.size());
+  for (const auto& [name, bytes] : expected) {
+    INFO(name);
+    const Norms distance = norms(first.at(name), bytes);
+    CHECK(distance.difference <= 1e-4 * distance.expected);
   }
 }
 

@@ -137,6 +137,13 @@ TEST_CASE("a call is known by what it computes alone", "[kernel_choices]") {
   call.winograd = false;
   call.inputs[0].any_layout = false;
   CHECK(call_signature(call, true) == "train " + kConvolution);
+  call.device = {base::DeviceKind::delayed, 0};  // runs the host's kernels
+  CHECK(call_signature(call, true) == "train " + kConvolution);
+  call.device = {base::DeviceKind::cuda, 3};
+  CHECK(call_signature(call, true) == "train " + kConvolution + " on a GPU");
+  call.tf32 = true;
+  CHECK(call_signature(call, true) == "train " + kConvolution + " on a GPU in TF32");
+  call.device = {};
   call.inputs[1].layout = {
       base::Layout::Kind::blocked, {0, 1, 2, 3}, {{0, 8}}, {8, 3, 3, 3}, "", 0};
   CHECK(call_signature(call, true).find("f32 (8, 3, 3, 3) Abcd8a -> ") != std::string::npos);
@@ -180,6 +187,7 @@ TEST_CASE("a choice that cannot be made names file, layer, kernel and reason",
                            "reference"}));
   CHECK(mentions(refused("onednn", {}, base::DType::f64),
                  {"[convolution conv]: k.json chooses kernel 'onednn', which declines here: "}));
+  CHECK(mentions(refused("cuda"), {"chooses kernel 'cuda', which is for GPUs alone"}));
   ExecutorOptions direct;
   direct.winograd = false;
   CHECK(mentions(refused("simd:winograd", direct), {"[convolution conv]: ",
