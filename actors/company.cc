@@ -12,7 +12,7 @@ namespace troupe::actors {
 namespace {
 
 control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step,
-                               std::uint64_t steps_total) {
+                               std::uint64_t steps_total, const train::LocalRunOptions& run) {
   control::JobRoster roster;
   roster.job = plan.job;
   roster.generation = plan.generation;
@@ -22,6 +22,11 @@ control::JobRoster make_roster(const JobPlan& plan, std::uint64_t start_step,
   roster.placement.generation = plan.generation;
   roster.placement.start_step = start_step;
   roster.placement.machine_of_rank = store::machine_of_rank_by_group(plan.spec.workers);
+  for (std::uint32_t rank = 0; rank < roster.placement.machine_of_rank.size(); ++rank) {
+    const base::Device device = run.device_of(rank);
+    if (device.kind != base::DeviceKind::cuda) break;  // none of them does
+    roster.placement.gpu_of_rank.push_back(static_cast<std::uint32_t>(device.index));
+  }
   for (std::uint32_t shard = 0; shard < plan.layout.shards(); ++shard) {
     roster.placement.machine_of_shard.push_back(shard % plan.spec.workers.machines);
   }
@@ -66,7 +71,8 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
     workers.push_back(
         std::make_unique<Worker>(parts, train::rank_options(options.run, sums, rank)));
   }
-  LocalCoordinator coordinator(parts, make_roster(plan, start.step, job->steps_end()), observer);
+  LocalCoordinator coordinator(parts, make_roster(plan, start.step, job->steps_end(), options.run),
+                               observer);
   observer.began(start);  // no actor of the job calls it yet
   for (const auto& worker : workers) worker->start();
   const base::Status status = coordinator.wait(options.run.stop);

@@ -50,6 +50,7 @@ struct ProcessVerb {
   std::string state;
   std::string join;
   std::string join_wait;
+  std::uint64_t agents = 0;
   std::string name;
   std::string host = "127.0.0.1";
   std::string devices = "cpu:1";
@@ -116,6 +117,16 @@ base::Status set_addresses(const ProcessVerb& verb, const Context& context,
                      listen.to_string());
 }
 
+/// --join-wait, where it is given, is the limit.
+base::Status set_join_wait(const ProcessVerb& verb, base::Limits& limits) {
+  if (verb.join_wait.empty()) return {};
+  TROUPE_TRY_ASSIGN(limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
+  constexpr std::uint64_t kLeastMs = 100;  // as in the table of limits
+  if (limits.join_wait_ms >= kLeastMs) return {};
+  return base::error(base::Errc::invalid_argument, "--join-wait {}: at least 100ms",
+                     verb.join_wait);
+}
+
 ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   cluster::CoordinatorNodeOptions options;
   if (const base::Status fault = set_addresses(verb, context, options); !fault.ok()) {
@@ -123,6 +134,10 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
     return fault.code() == base::Errc::invalid_argument ? ExitCode::bad_usage : code;
   }
   if (!read_limits(verb, context, options.limits)) return ExitCode::bad_input;
+  if (const base::Status wait = set_join_wait(verb, options.limits); !wait.ok()) {
+    return context.fail(wait);
+  }
+  options.agents = verb.agents;
   schemas::JobRoots roots = verb.roots;
   if (const base::Status resolved = resolve_roots(roots); !resolved.ok()) {
     return context.fail(resolved);
@@ -239,9 +254,7 @@ std::string option_of_page(const ProcessVerb& verb, const base::Status& fault) {
 base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
                             cluster::AgentOptions& options) {
   TROUPE_TRY(set_devices(verb, options));
-  if (!verb.join_wait.empty()) {
-    TROUPE_TRY_ASSIGN(options.limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
-  }
+  TROUPE_TRY(set_join_wait(verb, options.limits));
   TROUPE_TRY_ASSIGN(options.identity, open_identity(context, trust::Role::agent));
   TROUPE_TRY(check_own_name(verb, options));
   if (options.identity == nullptr) {
@@ -343,6 +356,20 @@ void add_coordinator(CLI::App& app, Context& context, const Options& options) {
   coordinator->add_option("--state", options->state, "Folder that one coordinator holds")
       ->required()
       ->type_name("DIR");
+  CLI::Option* agents =
+      coordinator
+          ->add_option("--agents", options->agents,
+                       "So many agents join and no more: a job that they have no room for fails "
+                       "(any number)")
+          ->check(CLI::Range(1, 1'000'000))
+          ->type_name("N");
+  coordinator
+      ->add_option("--join-wait", options->join_wait,
+                   "How long agents may take to join, or to offer again what is out of service, "
+                   "before such a job fails (10m)")
+      ->check(check_duration)
+      ->type_name("TIME")
+      ->needs(agents);
   add_root_options(coordinator, options->roots);
   add_limits_option(coordinator, *options);
   set_action(coordinator, context,

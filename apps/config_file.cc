@@ -39,6 +39,16 @@ struct OverrideValue {
   const toml::node& node() const { return *holder.get("v"); }
 };
 
+/// In order of place; overrides are last.
+std::vector<ConfigError> sorted(std::vector<Fault> faults) {
+  std::stable_sort(faults.begin(), faults.end(), [](const Fault& a, const Fault& b) {
+    return std::tie(a.of_override, a.line, a.column) < std::tie(b.of_override, b.line, b.column);
+  });
+  std::vector<ConfigError> errors;
+  for (Fault& fault : faults) errors.push_back(std::move(fault.error));
+  return errors;
+}
+
 /// One printable line, of `bytes_max` at most.
 std::string printable(std::string text, std::size_t bytes_max = kShownValueMax) {
   for (char& c : text) {
@@ -127,19 +137,25 @@ struct ConfigFile::Content {
   bool parsed = false;
   std::deque<OverrideValue> overrides;
   std::vector<Fault> faults;
+  std::vector<Fault> warnings;
   std::set<std::string> known_keys;
 
   void add(const toml::source_region& where, std::string key, std::string text) {
-    Fault& fault = faults.emplace_back();
+    faults.push_back(fault_at(where, std::move(key), std::move(text)));
+  }
+
+  Fault fault_at(const toml::source_region& where, std::string key, std::string text) const {
+    Fault fault;
     fault.error.file = where.path ? *where.path : name;
     fault.error.key = std::move(key);
     fault.error.text = std::move(text);
     fault.of_override = fault.error.file.starts_with(kSetOption);
     fault.line = where.begin.line;
     fault.column = where.begin.column;
-    if (fault.of_override || fault.line == 0) return;
+    if (fault.of_override || fault.line == 0) return fault;
     fault.error.line = fault.line;
     fault.error.column = fault.column;
+    return fault;
   }
 
   /// The strongest override of exactly this path.
@@ -159,10 +175,10 @@ struct ConfigFile::Content {
   }
 };
 
-std::string ConfigError::to_string() const {
+std::string ConfigError::to_string(std::string_view kind) const {
   std::string line_text = file.empty() ? "" : file + ":";
   if (line != 0) line_text += fmt::format("{}:{}:", line, column);
-  return fmt::format("{}{}error: {}{}{}", line_text, line_text.empty() ? "" : " ", key,
+  return fmt::format("{}{}{}: {}{}{}", line_text, line_text.empty() ? "" : " ", kind, key,
                      key.empty() ? "" : ": ", text);
 }
 
@@ -229,17 +245,16 @@ Section ConfigFile::root() {
 }
 
 std::vector<ConfigError> ConfigFile::errors() const {
-  std::vector<Fault> sorted = content_->faults;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Fault& a, const Fault& b) {
-    return std::tie(a.of_override, a.line, a.column) < std::tie(b.of_override, b.line, b.column);
-  });
-  std::vector<ConfigError> errors;
-  for (Fault& fault : sorted) errors.push_back(std::move(fault.error));
+  std::vector<ConfigError> errors = sorted(content_->faults);
   for (const OverrideValue& value : content_->overrides) {
     if (value.used || !content_->parsed) continue;
     errors.push_back({*value.node().source().path, 0, 0, value.path, "unknown key"});
   }
   return errors;
+}
+
+std::vector<ConfigError> ConfigFile::warnings() const {
+  return sorted(content_->warnings);
 }
 
 // ---- Section ----
@@ -416,6 +431,13 @@ void Section::fail(std::string_view key, std::string_view text) {
   const toml::source_region here =
       node != nullptr ? node->source() : toml::source_region{{}, {}, {}};
   content.add(here, full(key), std::string(text));
+}
+
+void Section::warn(std::string_view key, std::string_view text) {
+  ConfigFile::Content& content = *file_->content_;
+  const toml::node* node = Place::look(*this, key);
+  if (node == nullptr) return;
+  content.warnings.push_back(content.fault_at(node->source(), full(key), std::string(text)));
 }
 
 void Section::fail_value(std::string_view key, std::string_view expected) {

@@ -18,7 +18,7 @@ namespace troupe::apps {
 
 class ConfigFile;
 
-/// What is wrong with a configuration file or with an override.
+/// What is wrong with a configuration file or with an override, or what a warning says of it.
 struct ConfigError {
   std::string file;          ///< "job.toml", "--set data.batch=12B"; empty: `text` names it
   std::uint32_t line = 0;    ///< from 1; 0: of the whole file, or of an override
@@ -26,8 +26,9 @@ struct ConfigError {
   std::string key;           ///< "data.batch"; empty: no key is at fault
   std::string text;
 
-  /// One line: "job.toml:3:15: error: data.batch: expected integer >= 1, got 0".
-  std::string to_string() const;
+  /// One line: "job.toml:3:15: error: data.batch: expected integer >= 1, got 0". `kind`: another
+  /// word than "error".
+  std::string to_string(std::string_view kind = "error") const;
 };
 
 /// Inclusive bounds of an integer.
@@ -79,6 +80,8 @@ class Section {
   std::vector<Section> sections(std::string_view key);
   /// An error at the key, or at this table when the key is absent.
   void fail(std::string_view key, std::string_view text);
+  /// A warning at the key, which must be there: its value is right, and does not do what it says.
+  void warn(std::string_view key, std::string_view text);
   /// An error at the key: "expected EXPECTED, got VALUE".
   void fail_value(std::string_view key, std::string_view expected);
   /// Refuses the keys that nobody has read. Call last, once.
@@ -115,6 +118,8 @@ class ConfigFile {
   const std::set<std::string>& known_keys() const;
   /// All errors, in order of place.
   std::vector<ConfigError> errors() const;
+  /// All warnings, likewise.
+  std::vector<ConfigError> warnings() const;
 
  private:
   friend class Section;

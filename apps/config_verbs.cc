@@ -51,13 +51,16 @@ Json json_of_error(const ConfigError& error) {
           {"text", error.text}};
 }
 
-/// `spec`: of a file without errors.
-Json json_of_check(const std::string& path, const schemas::JobSpec& spec,
-                   const std::vector<ConfigError>& errors) {
+Json json_of_all(const std::vector<ConfigError>& errors) {
   Json list = Json::array();
   for (const ConfigError& error : errors) list.push_back(json_of_error(error));
+  return list;
+}
+
+Json json_of_check(const std::string& path, const JobFile& file) {
+  const schemas::JobSpec& spec = file.spec;
   Json job = nullptr;
-  if (errors.empty()) {
+  if (file.errors.empty()) {
     job = {
         {"name", spec.name},
         {"model", model_of(spec)},
@@ -69,13 +72,16 @@ Json json_of_check(const std::string& path, const schemas::JobSpec& spec,
         {"epochs", spec.train.epochs}};
   }
   return {{"file", path},
-          {"valid", errors.empty()},
+          {"valid", file.errors.empty()},
           {"job", std::move(job)},
-          {"errors", std::move(list)}};
+          {"errors", json_of_all(file.errors)},
+          {"warnings", json_of_all(file.warnings)}};
 }
 
 ExitCode check(const JobFileOptions& options, bool json, Context& context) {
   JobFile job = read_job_file(options.path, options.overrides);
+  if (!job.errors.empty()) job.warnings.clear();  // of values that are not those that were meant
+  context.warn_all(job.warnings);
   ExitCode code = ExitCode::ok;
   if (!job.errors.empty()) {
     code = context.fail_all(job.errors, "this is no job that can run");
@@ -84,7 +90,7 @@ ExitCode check(const JobFileOptions& options, bool json, Context& context) {
     job.errors.push_back({options.path, 0, 0, "", rules.text()});
   }
   if (json) {
-    context.console.data(json_text(json_of_check(options.path, job.spec, job.errors)));
+    context.console.data(json_text(json_of_check(options.path, job)));
   } else if (code == ExitCode::ok) {
     context.console.line(line_of(options.path, job.spec));
   }

@@ -396,6 +396,20 @@ void read_memory(Section section, schemas::MemorySpec& memory) {
   section.finish();
 }
 
+/// A file that trains on GPUs and, with other `workers.devices` alone, on CPUs is right on both: so
+/// what is of GPUs is no error for workers on CPUs.
+void warn_of_cpus(Section& root, const JobSpec& spec) {
+  constexpr std::string_view kNothing = "is of GPUs, and the workers are on CPUs: it does nothing";
+  if (spec.workers.device != schemas::WorkerDevice::cpu) return;
+  if (spec.memory.device_limit != 0) root.section("memory").warn("device_limit", kNothing);
+  if (spec.numerics.tf32) root.section("numerics").warn("tf32", kNothing);
+  if (!base::is_16_bit(spec.numerics.dtype)) return;
+  root.section("numerics")
+      .warn("dtype", fmt::format("\"{}\" is slower than \"f32\" on CPUs, whose kernels convert to "
+                                 "f32 and back",
+                                 base::dtype_name(spec.numerics.dtype)));
+}
+
 void read_job(Section root, JobFile& job) {
   JobSpec& spec = job.spec;
   if (!root.read("name", spec.name)) {
@@ -421,6 +435,7 @@ void read_job(Section root, JobFile& job) {
   const base::Status judged = store::check_judged(spec);
   if (!judged.ok()) root.section("consistency").fail("cluster", judged.text());
   read_memory(table_of(root, "memory"), spec.memory);
+  warn_of_cpus(root, spec);
   read_job_limits(root, spec, job.errors);
   root.finish();
 }
@@ -463,6 +478,7 @@ JobFile parse_job(const std::string& name, const std::string& text,
   if (file.parsed()) read_job(file.root(), job);
   const std::vector<ConfigError> errors = file.errors();
   job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
+  job.warnings = file.warnings();
   job.keys = file.known_keys();
   return job;
 }

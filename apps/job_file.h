@@ -19,7 +19,8 @@ namespace troupe::apps {
 struct JobFile {
   schemas::JobSpec spec;
   std::vector<ConfigError> errors;
-  std::set<std::string> keys;  ///< "train.optimizer.lr" and every other that a job may have
+  std::vector<ConfigError> warnings;  ///< of values that do not do what they say
+  std::set<std::string> keys;         ///< "train.optimizer.lr" and every other that a job may have
 };
 
 /// Limits, or why not.

@@ -90,6 +90,7 @@ Json json_of(const schemas::JobInfo& job) {
   return {{"id", job.id},
           {"name", job.name},
           {"state", schemas::job_phase_name(job.phase)},
+          {"no_room", job.no_room},
           {"step", json_or_null(known.step)},
           {"steps_total", json_or_null(known.steps_total)},
           {"trained", json_or_null(known.trained)},

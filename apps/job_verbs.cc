@@ -130,6 +130,7 @@ ExitCode submit(const JobVerb& options, Context& context) {
   if (!job.errors.empty()) return context.fail_all(job.errors, "nothing was submitted");
   const base::Status prepared = prepare_submission(job.spec);
   if (!prepared.ok()) return context.fail(prepared);
+  context.warn_all(job.warnings);
   warn_of_missing_data(job.spec, context);
   std::optional<StopSignals> signals;
   if (options.wait) signals.emplace([](int) {});

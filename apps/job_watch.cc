@@ -89,6 +89,7 @@ ExitCode finish_job(const schemas::JobInfo& job, bool json, Context& context) {
   if (job.phase != schemas::JobPhase::succeeded) {
     context.console.error(
         fmt::format("job {} {}: {}", job.id, schemas::job_phase_name(job.phase), job.text));
+    if (job.no_room) return ExitCode::no_resources;
     return job.phase == schemas::JobPhase::stopped ? ExitCode::stopped : ExitCode::failed;
   }
   if (!json) context.console.data(job_result_lines(job));

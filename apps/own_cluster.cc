@@ -92,19 +92,19 @@ void OwnCluster::seal() {
   remove_folder(folder_ / "ca");
 }
 
-base::Status OwnCluster::start(const std::string& host, const MetricsOptions& pages) {
+base::Status OwnCluster::start(const std::string& host, const MetricsOptions& pages,
+                               const Agents& agents) {
   TROUPE_TRY_ASSIGN(const base::Address where, pages.place());
   TROUPE_TRY_ASSIGN(http::Guard guard, pages.guard(where));
-  thread_ = std::thread([this, listen = base::Address{host, 0}, where, guard = std::move(guard)] {
-    serve(listen, where, guard);
-  });
+  thread_ = std::thread([this, listen = base::Address{host, 0}, where, guard = std::move(guard),
+                         agents] { serve(listen, where, guard, agents); });
   told_.wait(false);
   if (!ended_) return {};
   return status_.ok() ? base::error(base::Errc::internal, "the coordinator has ended") : status_;
 }
 
 void OwnCluster::serve(const base::Address& listen, const base::Address& pages,
-                       const http::Guard& guard) {
+                       const http::Guard& guard, const Agents& agents) {
   const auto tell = [this] {
     told_ = true;
     told_.notify_all();
@@ -117,6 +117,8 @@ void OwnCluster::serve(const base::Address& listen, const base::Address& pages,
     options.guard = guard;
     options.state_folder = (folder_ / "state").string();
     options.version = program_version();
+    options.agents = agents.count;
+    options.limits.join_wait_ms = agents.join_wait_ms;
     TROUPE_TRY_ASSIGN(options.identity, cluster::IdentityFile::open(folder_ / "coordinator.pem",
                                                                     trust::Role::coordinator));
     options.stop = [this] { return stop_.load(); };

@@ -39,9 +39,14 @@ class OwnCluster {
   /// Signs for nobody from here on: the authority's key is destroyed.
   void seal();
 
+  /// The agents of a run, which nobody else joins.
+  struct Agents {
+    std::uint64_t count = 0;
+    std::uint64_t join_wait_ms = 0;  ///< as base::Limits has it
+  };
   /// Starts the coordinator on a port that the system chooses; returns once it listens. Errors:
   /// `host` is none of this machine's, the pages' port is in use.
-  base::Status start(const std::string& host, const MetricsOptions& pages);
+  base::Status start(const std::string& host, const MetricsOptions& pages, const Agents& agents);
   /// Ends the coordinator; nothing happens when it has ended.
   void end();
   /// The coordinator's HOST:PORT, after start().
@@ -55,7 +60,8 @@ class OwnCluster {
   explicit OwnCluster(std::filesystem::path folder) : folder_(std::move(folder)) {}
   base::Result<std::string> sign(trust::Role role, const std::string& name);
   base::Status sign_own();
-  void serve(const base::Address& listen, const base::Address& pages, const http::Guard& guard);
+  void serve(const base::Address& listen, const base::Address& pages, const http::Guard& guard,
+             const Agents& agents);
 
   const std::filesystem::path folder_;
   std::unique_ptr<trust::Authority> authority_;

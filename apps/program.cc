@@ -238,6 +238,10 @@ ExitCode Context::fail_all(const std::vector<ConfigError>& errors, std::string_v
   return ExitCode::bad_input;
 }
 
+void Context::warn_all(const std::vector<ConfigError>& warnings) {
+  for (const ConfigError& warning : warnings) console.note(warning.to_string("warning"));
+}
+
 ExitCode run_program(const std::vector<std::string>& arguments, Context& context) {
   CLI::App app(
       describe("Trains neural networks with a company of actors.",

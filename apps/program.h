@@ -42,6 +42,8 @@ struct Context {
   ExitCode fail(const base::Status& status);
   /// Writes what is wrong with a file, a line for each error, then their number.
   ExitCode fail_all(const std::vector<ConfigError>& errors, std::string_view consequence);
+  /// Shows warnings, one a line.
+  void warn_all(const std::vector<ConfigError>& warnings);
 };
 
 /// Runs a command line (without the program's name). Never throws.

@@ -59,7 +59,8 @@ class HostsRun {
         hosts_(std::move(hosts)),
         states_(hosts_),
         own_(own),
-        context_(context) {}
+        context_(context),
+        join_wait_ms_(base::parse_duration_ms(options.join_wait).value()) {}  // checked
   /// Ends the coordinator and the agents.
   ~HostsRun() {
     own_.end();  // first: it would warn of agents that leave
@@ -94,6 +95,7 @@ class HostsRun {
   cluster::HostStates states_;
   OwnCluster& own_;
   Context& context_;
+  const std::uint64_t join_wait_ms_;
   base::SteadyClock clock_;
   std::vector<std::unique_ptr<cluster::RemoteProcess>> processes_;  // of hosts_, as far as started
   std::set<std::size_t> told_;                                      // hosts whose end is known
@@ -113,7 +115,7 @@ base::Status HostsRun::start(const MetricsOptions& metrics, schemas::WorkerDevic
     }
     agent.nearby = *std::move(address);
   }
-  TROUPE_TRY(own_.start(agent.nearby, metrics));
+  TROUPE_TRY(own_.start(agent.nearby, metrics, {hosts_.size(), join_wait_ms_}));
   agent.join = own_.address();
   agent.program = options_.remote_troupe;
   if (agent.program.empty()) {
@@ -171,8 +173,7 @@ void HostsRun::show_agents() {
 }
 
 base::Status HostsRun::wait_joined(cluster::JobClient& client, const StopSignals& signals) {
-  const std::uint64_t wait_ms = base::parse_duration_ms(options_.join_wait).value();  // checked
-  const std::int64_t until_ms = clock_.now_ms() + static_cast<std::int64_t>(wait_ms);
+  const std::int64_t until_ms = clock_.now_ms() + static_cast<std::int64_t>(join_wait_ms_);
   while (signals.received() == 0) {
     show_agents();
     TROUPE_TRY_ASSIGN(const schemas::JobList seen, client.cluster());
@@ -181,7 +182,7 @@ base::Status HostsRun::wait_joined(cluster::JobClient& client, const StopSignals
     states_.joined(names);
     if (states_.all_joined()) return {};
     TROUPE_TRY(states_.refused());
-    if (clock_.now_ms() >= until_ms) return states_.late(wait_ms);
+    if (clock_.now_ms() >= until_ms) return states_.late(join_wait_ms_);
     std::this_thread::sleep_for(kLook);
   }
   return {};
@@ -194,11 +195,13 @@ ExitCode HostsRun::train(cluster::JobClient& client, const schemas::JobSpec& spe
   schemas::JobInfo seen;
   seen.id = *id;
   seen.name = spec.name;
-  bool room = true;
+  std::string waits;  // for what, when nobody will bring it
   const auto goes_on = [&](const schemas::JobInfo& job) {
     show_agents();
     // A job that lost its host fails, or waits for places that nobody will bring.
-    room = job.phase != schemas::JobPhase::pending || states_.slots_left() >= spec.ranks();
+    const bool room =
+        job.phase != schemas::JobPhase::pending || states_.slots_left() >= spec.ranks();
+    if (!room) waits = job.text;
     return room && signals.received() == 0;
   };
   const base::Status status = watch_job(client, *id, goes_on, seen, context_);
@@ -209,8 +212,9 @@ ExitCode HostsRun::train(cluster::JobClient& client, const schemas::JobSpec& spe
   if (signals.received() != 0) {
     return stop(client, *id, {!spec.checkpoint.dir.empty(), json, signals.received()});
   }
-  context_.console.error(fmt::format("job {}: the hosts that are left have no room for it", *id));
-  return ExitCode::failed;
+  context_.console.error(
+      fmt::format("job {}: the hosts that are left have no room for it; it {}", *id, waits));
+  return ExitCode::no_resources;
 }
 
 /// After a signal: the job ends with a checkpoint, where it has a folder for them.

@@ -145,6 +145,7 @@ base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisp
 ExitCode run(const RunOptions& options, Context& context) {
   const JobFile job = read_job_file(options.job.path, options.job.overrides);
   if (!job.errors.empty()) return context.fail_all(job.errors, "nothing was run");
+  context.warn_all(job.warnings);
   if (!options.hosts.hosts.empty()) {
     return run_on_hosts(options.hosts, options.metrics, job.spec, options.json, context);
   }

@@ -236,12 +236,13 @@ Table machine_rows(const TopView& view) {
 
 Table rank_rows(const TopView& view, const std::map<std::string, Lag>& lags) {
   Table table;
-  table.columns = {{"RANK", true}, {"JOB"},          {"MACHINE"},         {"PHASE"},
+  table.columns = {{"RANK", true}, {"JOB"},          {"MACHINE"},         {"GPU", true},  {"PHASE"},
                    {"STEP", true}, {"BEHIND", true}, {"SAMPLES/S", true}, {"HEARD", true}};
   for (const RankInfo& rank : sorted_ranks(view.cluster.ranks)) {
     const bool done = rank.phase == RankPhase::done;
     table.rows.push_back(
         {{std::to_string(rank.rank), printable(rank.job), printable(rank.machine),
+          rank.gpu ? std::to_string(*rank.gpu) : "-",
           std::string(schemas::rank_phase_name(rank.phase)), base::format_count(rank.step),
           base::format_count(lags.at(rank.job).first - rank.step),
           done ? "-" : rate_text(rank.samples_per_second),
@@ -345,6 +346,7 @@ Json json_of(const TopView& view) {
     ranks.push_back({{"rank", rank.rank},
                      {"job", rank.job},
                      {"machine", rank.machine},
+                     {"gpu", rank.gpu ? Json(*rank.gpu) : Json(nullptr)},
                      {"phase", schemas::rank_phase_name(rank.phase)},
                      {"step", rank.step},
                      {"behind_steps", lags.at(rank.job).first - rank.step},

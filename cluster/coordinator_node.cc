@@ -107,7 +107,8 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
         unix_seconds_(static_cast<double>(std::time(nullptr)) -
                       static_cast<double>(clock_.now_ms()) * 1e-3),
         access_(options.state_folder, options.identity),
-        coordinator_(actors_, clock_, *this, {options.version, options.limits, options.pages_host}),
+        coordinator_(actors_, clock_, *this,
+                     {options.version, options.limits, options.pages_host, options.agents}),
         links_(options.limits, storage_.pool(base::Device{}),
                options.identity ? options.identity->tls() : nullptr),
         desk_(std::make_shared<PieceDesk>(options.limits.cut_ms)),

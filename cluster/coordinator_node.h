@@ -28,6 +28,7 @@ struct CoordinatorNodeOptions {
   std::string version;
   base::Limits limits;
   std::shared_ptr<IdentityFile> identity;  ///< of the coordinator; null: no TLS, loopback alone
+  std::uint64_t agents = 0;                ///< as control::CoordinatorOptions have it
   std::function<bool()> stop;              ///< asked often; true ends the coordinator
   /// Does FindStart, for several jobs at a time on threads of its own; blocks. It may still run
   /// when the coordinator has ended, and refers to nothing of it.

@@ -44,8 +44,8 @@ std::string wanted_text(const schemas::JobSpec& spec, bool one_model) {
 /// "a (GPUs 0, 2), b (GPU 1)": machines and, of a job on GPUs, those of its ranks.
 std::string machines_text(const RunPlan& plan) {
   std::vector<std::set<std::uint32_t>> gpus(plan.placement.machines.size());
-  for (std::size_t rank = 0; rank < plan.gpu_of_rank.size(); ++rank) {
-    gpus[plan.placement.machine_of_rank[rank]].insert(plan.gpu_of_rank[rank].index);
+  for (std::size_t rank = 0; rank < plan.placement.gpu_of_rank.size(); ++rank) {
+    gpus[plan.placement.machine_of_rank[rank]].insert(plan.placement.gpu_of_rank[rank]);
   }
   std::vector<std::string> words;
   for (std::size_t machine = 0; machine < gpus.size(); ++machine) {
@@ -80,6 +80,7 @@ struct CoordinatorState::Offers {
   std::string why_kept;      // the first agent with such slots, and what uses them
   std::size_t lost = 0;      // GPUs that their agents have lost
   std::string why_lost;      // the first of those agents, and why
+  ClosedCluster closed;
 
   void add(PeerId peer, const Agent& agent);
   void add(const std::string& machine, const GpuSlots& of_machine);
@@ -180,26 +181,26 @@ bool CoordinatorState::Offers::has_more_of(const std::string& model,
 void CoordinatorState::Offers::take(const RankPlacement& placed) {
   for (std::size_t rank = 0; rank < placed.placement.machine_of_rank.size(); ++rank) {
     SlotOffer& offer = offers[placed.offers[placed.placement.machine_of_rank[rank]]];
-    if (placed.gpu_of_rank.empty()) {
+    if (placed.slot_of_rank.empty()) {
       --offer.free_slots;
       --cpus.free;
       continue;
     }
     const auto gpu =
         std::find_if(offer.free_gpus.begin(), offer.free_gpus.end(),
-                     [&](const FreeGpu& free) { return free.place == placed.gpu_of_rank[rank]; });
+                     [&](const FreeGpu& free) { return free.place == placed.slot_of_rank[rank]; });
     --gpus.at({gpu->memory_bytes, gpu->model}).free;
     offer.free_gpus.erase(gpu);
   }
 }
 
-/// For people: what the job waits for, and what there is of that.
+/// For people: what the job wants, and what there is of that.
 std::string CoordinatorState::Offers::shortage(const schemas::JobSpec& spec) const {
   const Room room = room_for(spec.workers);
   std::map<std::string, Room> models;
   if (spec.workers.device == WorkerDevice::gpu) models = models_for(spec.workers);
   const bool one_model = models.size() > 1 && spec.ranks() > 1 && one_numeric_class(spec);
-  std::string text = fmt::format("waits for {}; ", wanted_text(spec, one_model));
+  std::string text = wanted_text(spec, one_model) + "; ";
   if (one_model) {
     constexpr std::size_t kNamed = 8;
     std::vector<std::string> words;
@@ -261,6 +262,7 @@ CoordinatorState::Offers CoordinatorState::all_offers() const {
     const Agent& agent = agents_.at(peer);
     all.add(peer, agent);
   }
+  if (options_.agents != 0) all.closed = closed_cluster();
   return all;
 }
 
@@ -296,18 +298,23 @@ const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& fold
 }
 
 void CoordinatorState::admit(Job& job, Offers& offers) {
+  // Who waits for something else has to be patient anew afterwards.
+  const auto short_since_ms = std::exchange(job.short_since_ms, std::nullopt);
   if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
     return defer(job,
                  fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
                              holder->info.id, job.spec.checkpoint.dir));
   }
   if (offers.has_more_of(job.model, job.spec)) {
-    return defer(
-        job, fmt::format("{}; its checkpoints are of {}", offers.shortage(job.spec), job.model));
+    return defer(job, fmt::format("waits for {}; its checkpoints are of {}",
+                                  offers.shortage(job.spec), job.model));
   }
   auto placed =
       offers.have_room(job.spec) ? place_ranks(offers.offers, job.spec, job.model) : std::nullopt;
-  if (!placed) return defer(job, offers.shortage(job.spec));
+  if (!placed) {
+    job.short_since_ms = short_since_ms;
+    return wait_for_room(job, offers.closed, offers.shortage(job.spec));
+  }
   pending_.erase(job.number);
   if (job.model.empty()) job.model = placed->model;  // a run on others may train nothing
   const std::size_t machines = placed->placement.machines.size();
@@ -320,7 +327,7 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
   }
   offers.take(*placed);
   RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}, {}};
-  plan.gpu_of_rank = std::move(placed->gpu_of_rank);
+  plan.slot_of_rank = std::move(placed->slot_of_rank);
   plan.pages_host = options_.pages_host;
   plan.placement.generation = job.generation;
   for (const std::size_t offer : placed->offers) {
@@ -348,13 +355,13 @@ void CoordinatorState::use_slots(const RunPlan& plan, bool give_back) {
     const auto found = agents_.find(plan.peers[plan.placement.machine_of_rank[rank]]);
     if (found == agents_.end()) continue;
     Agent& agent = found->second;
-    if (plan.gpu_of_rank.empty()) {
+    if (plan.slot_of_rank.empty()) {
       agent.used += give_back ? -1 : 1;
       TROUPE_CHECK(agent.used <= agent.hello.slots, "a slot is one rank's");
     } else if (give_back) {
-      agent.gpus.give_back(plan.gpu_of_rank[rank]);
+      agent.gpus.give_back(plan.slot_of_rank[rank]);
     } else {
-      agent.gpus.take(plan.gpu_of_rank[rank]);
+      agent.gpus.take(plan.slot_of_rank[rank]);
     }
   }
   slots_changed_ = true;
@@ -374,10 +381,10 @@ void CoordinatorState::leave_behind(const RunPlan& plan, std::uint32_t machine, 
                      : fmt::format("process {} of job {}", pid, plan.job)};
   for (std::size_t rank = 0; rank < plan.placement.machine_of_rank.size(); ++rank) {
     if (plan.placement.machine_of_rank[rank] != machine) continue;
-    if (plan.gpu_of_rank.empty()) {
+    if (plan.placement.gpu_of_rank.empty()) {
       ++left.slots;
     } else {
-      left.gpus.push_back(plan.gpu_of_rank[rank].index);
+      left.gpus.push_back(plan.placement.gpu_of_rank[rank]);
     }
   }
   emit(Note{true, fmt::format("agent '{}' keeps {} until {} has ended", agent->second.hello.name,

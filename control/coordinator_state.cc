@@ -151,6 +151,7 @@ void CoordinatorState::on(const Tick& tick) {
   now_ms_ = tick.now_ms;
   for (const std::uint64_t number : running_) hand_to_run(jobs_.at(number), tick);
   for (auto& [peer, agent] : agents_) look_at_offer(peer, agent);
+  look_at_patience();
   drop_idle_people();
   note_left_out(access_.take_left_out(now_ms_));
 }

@@ -16,6 +16,7 @@
 
 #include "base/limits.h"
 #include "control/access.h"
+#include "control/closed_cluster.h"
 #include "control/control_events.h"
 #include "control/gpu_slots.h"
 #include "control/run_state.h"
@@ -28,6 +29,9 @@ struct CoordinatorOptions {
   std::string version;  ///< agents of another one are refused
   base::Limits limits;
   std::string pages_host;  ///< of its own pages
+  /// So many agents join and no more: the cluster is closed (closed_cluster.h), and limits.
+  /// join_wait_ms is how long a job without room is patient; 0: any number.
+  std::uint64_t agents = 0;
 };
 
 /// Slots of one kind, of all agents.
@@ -132,8 +136,9 @@ class CoordinatorState {
     std::string model;   // of its last run's GPUs: on others its checkpoints may be refused
     bool moved = false;  // the run at hand goes on elsewhere, as the coordinator wanted
     std::uint64_t submitted_ms = 0;
-    std::uint64_t queued_ms = 0;            // since when it has waited for machines
-    std::optional<std::uint64_t> ended_ms;  // its phase is final since then
+    std::uint64_t queued_ms = 0;                  // since when it has waited for machines
+    std::optional<std::uint64_t> short_since_ms;  // that all agents together lack room for it
+    std::optional<std::uint64_t> ended_ms;        // its phase is final since then
     /// Who has stopped it, for the final phase: is a checkpoint all that it has asked for?
     std::map<PeerId, bool> waiting;
   };
@@ -240,6 +245,9 @@ class CoordinatorState {
   void admit_new(Job& job);
   void admit(Job& job, Offers& offers);
   void defer(Job& job, const std::string& why);
+  ClosedCluster closed_cluster() const;
+  void wait_for_room(Job& job, const ClosedCluster& closed, const std::string& shortage);
+  void look_at_patience();
   const Job* holder_of(const std::string& folder) const;
   void begin_run(Job& job, RunPlan plan);
   void use_slots(const RunPlan& plan, bool give_back);

@@ -299,6 +299,7 @@ std::vector<schemas::RankInfo> JobState::ranks() const {
     info.job = roster_.job;
     info.rank = rank;
     info.machine = roster_.placement.machines[roster_.placement.machine_of_rank[rank]];
+    info.gpu = roster_.placement.gpu_of({Role::worker, rank});
     info.step = heard.step;
     info.samples_per_second = heard.samples_per_second;
     info.heard_ms = now_ms_ - heard.ms;

@@ -129,7 +129,9 @@ std::optional<RankPlacement> place_ranks(const std::vector<SlotOffer>& offers,
       result.placement.machines.push_back(offers[offer].machine);
     }
     result.placement.machine_of_rank.push_back(*machine_of_offer[offer]);
-    if (on_gpus) result.gpu_of_rank.push_back(choice->gpus[offer][taken[offer]++].place);
+    if (!on_gpus) continue;
+    result.slot_of_rank.push_back(choice->gpus[offer][taken[offer]++].place);
+    result.placement.gpu_of_rank.push_back(result.slot_of_rank.back().index);
   }
   for (std::uint32_t shard = 0; shard < spec.shards(); ++shard) {
     result.placement.machine_of_shard.push_back(shard %

@@ -39,10 +39,10 @@ struct SlotOffer {
 
 /// A placement and, per machine index, the offer that it took.
 struct RankPlacement {
-  schemas::Placement placement;  ///< machines, machine_of_rank, machine_of_shard
+  schemas::Placement placement;  ///< machines, and which of them and of their GPUs have what
   std::vector<std::size_t> offers;
-  std::vector<GpuPlace> gpu_of_rank;  ///< empty: the job computes on CPUs
-  std::string model;                  ///< of all these GPUs; empty: the job may have several
+  std::vector<GpuPlace> slot_of_rank;  ///< of placement.gpu_of_rank
+  std::string model;                   ///< of all these GPUs; empty: the job may have several
 };
 
 /// Whether the job's processes have to be of one numeric class, and its GPUs of one model: another

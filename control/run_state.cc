@@ -52,9 +52,10 @@ RunState::RunState(RunPlan plan) : plan_(std::move(plan)) {
   const schemas::Placement& placement = plan_.placement;
   TROUPE_CHECK(plan_.peers.size() == placement.machines.size(), "every machine has its agent");
   TROUPE_CHECK(plan_.hosts.size() == placement.machines.size(), "every agent calls from somewhere");
-  TROUPE_CHECK(
-      plan_.gpu_of_rank.empty() || plan_.gpu_of_rank.size() == placement.machine_of_rank.size(),
-      "each rank has its GPU, or none has");
+  TROUPE_CHECK(placement.gpu_of_rank.empty() ||
+                   placement.gpu_of_rank.size() == placement.machine_of_rank.size(),
+               "each rank has its GPU, or none has");
+  TROUPE_CHECK(plan_.slot_of_rank.size() == placement.gpu_of_rank.size(), "a GPU is a slot's");
   info_.id = plan_.job;
   info_.name = plan_.spec.name;
   info_.phase = schemas::JobPhase::starting;
@@ -162,9 +163,9 @@ void RunState::launch() {
     launch.machine = process.machine;
     launch.ranks = process.ranks;
     // Also for a parameter server, which computes on none: all processes say one numeric class.
-    for (std::uint32_t rank = 0; rank < plan_.gpu_of_rank.size(); ++rank) {
+    for (std::uint32_t rank = 0; rank < plan_.placement.gpu_of_rank.size(); ++rank) {
       if (plan_.placement.machine_of_rank[rank] != process.machine) continue;
-      launch.gpus.push_back(plan_.gpu_of_rank[rank].index);
+      launch.gpus.push_back(plan_.placement.gpu_of_rank[rank]);
     }
     launch.job_text = plan_.job_text;
     launch.machines = static_cast<std::uint32_t>(plan_.placement.machines.size());
@@ -545,6 +546,7 @@ std::vector<schemas::RankInfo> RunState::ranks() const {
     ranks[rank].job = plan_.job;
     ranks[rank].rank = rank;
     ranks[rank].machine = placement.machines[placement.machine_of_rank[rank]];
+    ranks[rank].gpu = placement.gpu_of({Role::worker, rank});
     ranks[rank].step = placement.start_step;
     ranks[rank].heard_ms = now_ms_ - begun_ms_;
   }

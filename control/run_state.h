@@ -33,7 +33,7 @@ struct RunPlan {
   std::vector<PeerId> peers;                      ///< agent by machine index
   std::vector<std::optional<std::string>> hosts;  ///< where its ports are, by machine index
   std::string pages_host;                         ///< of the coordinator's own pages
-  std::vector<GpuPlace> gpu_of_rank = {};         ///< empty: the job computes on CPUs
+  std::vector<GpuPlace> slot_of_rank = {};        ///< as RankPlacement's
 };
 
 /// permission_denied unless a page's address is of `host` (base::check_host), or of the

@@ -35,15 +35,8 @@ void get(wire::LaunchProcess::Reader in, LaunchProcess& out, Intake& intake) {
   get(in.getActor(), out.actor, intake);
   out.machine = in.getMachine();
   intake.numbers(in.getRanks(), kRanksMax, "ranks", out.ranks);
-  intake.numbers(in.getGpus(), kRanksMax, "gpus", out.gpus);
-  for (const std::uint32_t gpu : out.gpus) {
-    if (gpu >= kGpusMax) intake.fail("gpus", fmt::format("has GPU {}", gpu));
-  }
   const bool computes = out.actor.role != Role::parameter_server;
-  if (computes && !out.gpus.empty() && out.gpus.size() != out.ranks.size()) {
-    intake.fail("gpus",
-                fmt::format("has {} entries for {} ranks", out.gpus.size(), out.ranks.size()));
-  }
+  intake.gpus(in.getGpus(), computes ? out.ranks.size() : in.getGpus().size(), "gpus", out.gpus);
   intake.text(in.getJobText(), kInnerBytesMax, "job_text", out.job_text);
   out.machines = in.getMachines();
   intake.bytes(in.getSecret(), "secret", out.secret);
@@ -185,7 +178,7 @@ void get(wire::JobQuery::Reader in, JobQuery& out, Intake& intake) {
 
 void put(wire::JobInfo::Builder out, const JobInfo& m) {
   const auto& [id, name, phase, step, steps_total, samples, loss, accuracy, samples_per_second,
-               checkpoint, text, age_ms, number] = m;
+               checkpoint, text, age_ms, number, no_room] = m;
   out.setId(text_of(id));
   out.setName(text_of(name));
   out.setPhase(choice_of<wire::JobPhase>(phase));
@@ -199,6 +192,7 @@ void put(wire::JobInfo::Builder out, const JobInfo& m) {
   out.setText(text_of(sentence(text)));
   out.setAgeMs(age_ms);
   out.setNumber(number);
+  out.setNoRoom(no_room);
 }
 
 void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
@@ -215,10 +209,11 @@ void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
   out.age_ms = in.getAgeMs();
   out.number = in.getNumber();
+  out.no_room = in.getNoRoom();
 }
 
 void put(wire::RankInfo::Builder out, const RankInfo& m) {
-  const auto& [job, rank, machine, phase, step, samples_per_second, heard_ms] = m;
+  const auto& [job, rank, machine, phase, step, samples_per_second, heard_ms, gpu] = m;
   out.setJob(text_of(job));
   out.setRank(rank);
   out.setMachine(text_of(machine));
@@ -226,6 +221,7 @@ void put(wire::RankInfo::Builder out, const RankInfo& m) {
   out.setStep(step);
   out.setSamplesPerSecond(samples_per_second);
   out.setHeardMs(heard_ms);
+  if (gpu) out.initGpu().setValue(*gpu);
 }
 
 void get(wire::RankInfo::Reader in, RankInfo& out, Intake& intake) {
@@ -236,6 +232,10 @@ void get(wire::RankInfo::Reader in, RankInfo& out, Intake& intake) {
   out.step = in.getStep();
   out.samples_per_second = in.getSamplesPerSecond();
   out.heard_ms = in.getHeardMs();
+  if (!in.hasGpu()) return;
+  const std::uint64_t gpu = in.getGpu().getValue();
+  if (gpu >= kGpusMax) return intake.fail("gpu", fmt::format("is {}", gpu));
+  out.gpu = static_cast<std::uint32_t>(gpu);
 }
 
 void put(wire::JobList::Builder out, const JobList& m) {

@@ -80,6 +80,17 @@ class Intake {
     out.resize(in.size());
     for (unsigned i = 0; i < in.size(); ++i) out[i] = in[i];
   }
+  /// A GPU's index for each of `ranks`, or none at all.
+  template <typename List>
+  void gpus(List in, std::size_t ranks, std::string_view field, std::vector<std::uint32_t>& out) {
+    numbers(in, kRanksMax, field, out);
+    for (const std::uint32_t gpu : out) {
+      if (gpu >= kGpusMax) fail(field, fmt::format("has GPU {}", gpu));
+    }
+    if (!out.empty() && out.size() != ranks) {
+      fail(field, fmt::format("has {} entries for {} ranks", out.size(), ranks));
+    }
+  }
   void names(capnp::List<capnp::Text>::Reader in, std::size_t count_max, std::string_view field,
              std::vector<std::string>& out) {
     if (!fits(in.size(), count_max, field)) return;

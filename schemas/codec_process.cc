@@ -150,7 +150,7 @@ void get(wire::JobEnd::Reader in, JobEnd& out, Intake& intake) {
 
 void put(wire::Placement::Builder out, const Placement& m) {
   const auto& [view, generation, start_step, machine_of_rank, machine_of_shard, machines,
-               shard_addresses] = m;
+               shard_addresses, gpu_of_rank] = m;
   out.setView(view);
   out.setGeneration(generation);
   out.setStartStep(start_step);
@@ -158,6 +158,7 @@ void put(wire::Placement::Builder out, const Placement& m) {
   put_numbers(out.initMachineOfShard(size_of(machine_of_shard)), machine_of_shard);
   put_names(out.initMachines(size_of(machines)), machines);
   put_names(out.initShardAddresses(size_of(shard_addresses)), shard_addresses);
+  put_numbers(out.initGpuOfRank(size_of(gpu_of_rank)), gpu_of_rank);
 }
 
 void get(wire::Placement::Reader in, Placement& out, Intake& intake) {
@@ -168,6 +169,7 @@ void get(wire::Placement::Reader in, Placement& out, Intake& intake) {
   intake.numbers(in.getMachineOfShard(), kRanksMax, "machine_of_shard", out.machine_of_shard);
   intake.names(in.getMachines(), kRanksMax, "machines", out.machines);
   intake.names(in.getShardAddresses(), kRanksMax, "shard_addresses", out.shard_addresses);
+  intake.gpus(in.getGpuOfRank(), out.machine_of_rank.size(), "gpu_of_rank", out.gpu_of_rank);
   for (const auto* places : {&out.machine_of_rank, &out.machine_of_shard}) {
     for (const std::uint32_t machine : *places) {
       if (machine >= out.machines.size()) {

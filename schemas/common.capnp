@@ -33,6 +33,11 @@ enum Role {
   parameterServer @4;
 }
 
+# An optional value; absent: a null pointer.
+struct OptionalUInt64 {
+  value @0 :UInt64;
+}
+
 struct ActorId {
   role @0 :Role;
   index @1 :UInt32;

@@ -10,10 +10,6 @@ struct OptionalFloat64 {
   value @0 :Float64;
 }
 
-struct OptionalUInt64 {
-  value @0 :UInt64;
-}
-
 struct Period {
   enum Unit {
     steps @0;
@@ -30,7 +26,7 @@ struct ModelSpec {
   classes @3 :UInt32;
   input @4 :List(Int64);
   dropout @5 :OptionalFloat64;
-  bias @6 :OptionalUInt64;  # 0 or 1
+  bias @6 :Common.OptionalUInt64;  # 0 or 1
 }
 
 enum BadRecord {
@@ -150,7 +146,7 @@ enum NonFinite {
 
 struct TrainSpec {
   epochs @0 :UInt32;
-  maxSteps @1 :OptionalUInt64;
+  maxSteps @1 :Common.OptionalUInt64;
   optimizer @2 :OptimizerSpec;
   schedule @3 :ScheduleSpec;
   initializer @4 :InitializerSpec;
@@ -189,7 +185,7 @@ enum ConsistencyMode {
 
 struct TierSpec {
   mode @0 :ConsistencyMode;
-  maxStaleness @1 :OptionalUInt64;
+  maxStaleness @1 :Common.OptionalUInt64;
 }
 
 struct ConsistencySpec {

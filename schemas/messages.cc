@@ -130,10 +130,17 @@ std::optional<std::uint32_t> Placement::machine_of(const ActorId& actor) const {
   return std::nullopt;
 }
 
+std::optional<std::uint32_t> Placement::gpu_of(const ActorId& actor) const {
+  if (actor.role != Role::worker || actor.index >= gpu_of_rank.size()) return std::nullopt;
+  return gpu_of_rank[actor.index];
+}
+
 std::string Placement::name_of(const ActorId& actor) const {
   const auto machine = machine_of(actor);
   if (!machine || *machine >= machines.size()) return actor.to_string();
-  return fmt::format("{} on machine '{}'", actor.to_string(), machines[*machine]);
+  const auto gpu = gpu_of(actor);
+  return fmt::format("{} on {}machine '{}'", actor.to_string(),
+                     gpu ? fmt::format("GPU {} of ", *gpu) : "", machines[*machine]);
 }
 
 PushName push_name(const GradientPush& push, std::uint32_t sender) {

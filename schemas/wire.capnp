@@ -258,6 +258,7 @@ struct Placement {
   machineOfShard @4 :List(UInt32);
   machines @5 :List(Text);
   shardAddresses @6 :List(Text);
+  gpuOfRank @7 :List(UInt32);  # by position of machineOfRank, or none
 }
 
 struct ProcessReady {
@@ -443,6 +444,7 @@ struct JobInfo {
   text @10 :Text;
   ageMs @11 :UInt64;
   number @12 :UInt64;
+  noRoom @13 :Bool;
 }
 
 struct MachineInfo {
@@ -473,6 +475,7 @@ struct RankInfo {
   step @4 :UInt64;
   samplesPerSecond @5 :Float64;
   heardMs @6 :UInt64;
+  gpu @7 :Common.OptionalUInt64;  # null: it computes on its machine's CPUs
 }
 
 struct JobList {

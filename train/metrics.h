@@ -9,9 +9,9 @@
 
 namespace troupe::train {
 
-/// Shows `runner` as `rank` under troupe_worker_*, and its data, engine and memory under their
-/// families, while the result lives. Drop the result before the runner.
+/// Shows `runner` as `rank` on `device` under troupe_worker_*, and its data, engine and memory
+/// under their families, while the result lives. Drop the result before the runner.
 [[nodiscard]] monitoring::Collection show_rank(monitoring::Metrics& metrics, RankRunner& runner,
-                                               std::uint32_t rank);
+                                               std::uint32_t rank, base::Device device);
 
 }  // namespace troupe::train

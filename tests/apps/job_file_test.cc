@@ -98,6 +98,34 @@ TEST_CASE("f32 on GPUs is computed without TF32 unless the job says otherwise", 
   CHECK(parse("[numerics]\ntf32 = true\n").spec.numerics.tf32);
 }
 
+TEST_CASE("what does nothing for workers on CPUs, or slows them down, is a warning", "[job_file]") {
+  const auto warnings = [](std::string_view more, const Lines& overrides = {}) {
+    const JobFile job = parse(more, overrides);
+    CHECK(lines_of(job.errors) == Lines{});
+    Lines lines;
+    for (const ConfigError& warning : job.warnings) lines.push_back(warning.to_string("warning"));
+    return lines;
+  };
+  constexpr std::string_view kAll = "[memory]\ndevice_limit = \"38g\"\n[numerics]\ntf32 = true\n";
+  CHECK(warnings(kAll) ==
+        Lines{"job.toml:7:16: warning: memory.device_limit: is of GPUs, and the workers are on "
+              "CPUs: it does nothing",
+              "job.toml:9:8: warning: numerics.tf32: is of GPUs, and the workers are on CPUs: it "
+              "does nothing"});
+  CHECK(warnings(kAll, {"workers.devices=gpu:2"}) == Lines{});
+  CHECK(warnings(kAll, {"memory.device_limit=0", "numerics.tf32=false"}) == Lines{});
+  for (const std::string dtype : {"bf16", "f16"}) {
+    const Lines overrides = {"numerics.dtype=" + dtype};
+    CHECK(warnings("", overrides) ==
+          Lines{"--set numerics.dtype=" + dtype + ": warning: numerics.dtype: \"" + dtype +
+                "\" is slower than \"f32\" on CPUs, whose kernels convert to f32 and back"});
+    CHECK(warnings("[workers]\ndevices = \"gpu\"\n", overrides) == Lines{});
+  }
+  // The least that each switches off is not there on CPUs.
+  CHECK(warnings("[workers]\ngpu_sums = false\ngpu_graphs = false\n") == Lines{});
+  CHECK(warnings("[numerics]\ndtype = \"f64\"\ngradient_wire = \"bf16\"\n") == Lines{});
+}
+
 TEST_CASE("what travels keeps its dtype unless the job says otherwise", "[job_file]") {
   using schemas::WireType;
   CHECK(parse("").spec.numerics.gradient_wire == WireType::same);

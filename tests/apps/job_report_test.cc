@@ -33,6 +33,7 @@ TEST_CASE("what is not known of a job is '-' in text and null in JSON", "[job_re
   CHECK(json_of(job) == Json({{"id", "lenet"},
                               {"name", "fashion"},
                               {"state", "pending"},
+                              {"no_room", false},
                               {"step", nullptr},
                               {"steps_total", nullptr},
                               {"trained", nullptr},

@@ -2,6 +2,9 @@
 // What is told between two looks at a job; the looks themselves: tests/integration/company_test.py.
 #include "apps/job_watch.h"
 
+#include <sstream>
+#include <utility>
+
 #include "tests/support/catch.h"
 
 namespace troupe::apps {
@@ -51,6 +54,26 @@ TEST_CASE("a job that had succeeded before it was submitted again is known", "[j
   job.phase = JobPhase::running;
   job.age_ms = 60'000;
   CHECK_FALSE(had_succeeded(job, 100));
+}
+
+TEST_CASE("a job ends a command as it has ended itself", "[job_watch]") {
+  const auto end_of = [](JobPhase phase, bool no_room) {
+    std::ostringstream out, err;
+    Console console(out, err);
+    Context context(console, {});
+    JobInfo job = look(phase, 0);
+    job.no_room = no_room;
+    job.text = "why";
+    const ExitCode code = finish_job(job, false, context);
+    return std::pair(code, err.str());
+  };
+  CHECK(end_of(JobPhase::succeeded, false) == std::pair(ExitCode::ok, std::string()));
+  CHECK(end_of(JobPhase::stopped, false) ==
+        std::pair(ExitCode::stopped, std::string("error: job x stopped: why\n")));
+  CHECK(end_of(JobPhase::failed, false) ==
+        std::pair(ExitCode::failed, std::string("error: job x failed: why\n")));
+  CHECK(end_of(JobPhase::failed, true) ==
+        std::pair(ExitCode::no_resources, std::string("error: job x failed: why\n")));
 }
 
 }  // namespace

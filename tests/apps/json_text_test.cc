@@ -93,6 +93,11 @@ TEST_CASE("config check tells a job, or errors with their places, as JSON", "[js
   CHECK(good.text.code == 0);
   CHECK(good.json["valid"] == true);
   CHECK(good.json["errors"].empty());
+  CHECK(good.json["warnings"].empty());
+  const Both warned({"config", "check", kExample, "--set", "memory.device_limit=1g"});
+  CHECK(warned.json["valid"] == true);
+  REQUIRE(warned.json["warnings"].size() == 1);
+  CHECK(warned.json["warnings"][0]["key"] == "memory.device_limit");
   const Json& job = good.json["job"];
   CHECK(job["name"] == "fashion-lenet");
   CHECK(job["model"] == "lenet");

@@ -360,6 +360,15 @@ TEST_CASE("config check says what a job is, or all that is wrong with it", "[pro
   CHECK_THAT(missing.err, Contains("/nowhere/job.toml"));
 }
 
+TEST_CASE("config check warns of settings that do nothing, and the job is valid", "[program]") {
+  const Run warned = run({"config", "check", kExample, "--set", "numerics.tf32=true"});
+  CHECK(warned.code == 0);
+  CHECK_THAT(warned.out, Contains("valid: job 'fashion-lenet'"));
+  CHECK(warned.err ==
+        "--set numerics.tf32=true: warning: numerics.tf32: is of GPUs, and the workers are on "
+        "CPUs: it does nothing\n");
+}
+
 TEST_CASE("config check shows a symbol's path, and no terminal obeys it", "[program]") {
   const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.toml";
   std::ofstream(path) << "name = \"x\"\nmodel = { symbol = \"net\\u001b[2J\\n.json\" }\n"

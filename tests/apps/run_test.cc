@@ -214,6 +214,9 @@ TEST_CASE("products in bf16 train as well, to the same bits however the job runs
   const Run whole = narrow("whole");
   INFO(whole.err);
   REQUIRE(whole.code == 0);
+  CHECK_THAT(whole.err, StartsWith("--set numerics.dtype=bf16: warning: numerics.dtype: \"bf16\" "
+                                   "is slower than \"f32\" on CPUs"));
+  CHECK(whole.err.find("warning:") == whole.err.rfind("warning:"));
   REQUIRE(job().code == 0);
   CHECK(job.hash("whole") != job.hash("out"));
   // Weights, states and sums are f32 in every checkpoint.

@@ -44,7 +44,7 @@ TopView small() {
   view.cluster.machines = {{"b", 2, 2, false}, {"a", 4, 1, true}};
   view.cluster.ranks = {{"lenet", 0, "a", RankPhase::training, 124, 900.0, 1'200},
                         {"lenet", 1, "b", RankPhase::done, 480, 0.0, 5'000},
-                        {"lenet", 2, "b", RankPhase::training, 120, 850.0, 300},
+                        {"lenet", 2, "b", RankPhase::training, 120, 850.0, 300, 5},
                         {"lenet", 3, "b", RankPhase::missing, 122, 850.0, 31'000}};
   return view;
 }
@@ -227,11 +227,13 @@ TEST_CASE("JSON has the picture's facts in its order", "[top]") {
   CHECK(json["ranks"][1] == Json({{"rank", 2},
                                   {"job", "lenet"},
                                   {"machine", "b"},
+                                  {"gpu", 5},
                                   {"phase", "training"},
                                   {"step", 120},
                                   {"behind_steps", 360},
                                   {"samples_per_second", 850.0},
                                   {"heard_seconds", 0.3}}));
+  CHECK(json["ranks"][0]["gpu"].is_null());
 }
 
 }  // namespace

@@ -133,10 +133,15 @@ TEST_CASE("processes are told the GPUs of the ranks on their machine", "[gpu_job
       CHECK(launch.gpus == (id == "first" ? Indices{3} : Indices{5, 5}));
       CHECK(schemas::decode_message(schemas::encode_message(launch).value()).ok());
     }
+    for (const schemas::RankInfo& rank : cluster.state.ranks()) {
+      CHECK(rank.gpu == (rank.job == "first" ? 3U : 5U));
+    }
+    CHECK(cluster.state.ranks().size() == 3);
   }
   cluster.submit("cpus", 2, 0, schemas::WorkerDevice::cpu);
   cluster.handle(StartFound{"cpus", 1, {}, 0, 1, 5, ""});
   for (const schemas::LaunchProcess& launch : cluster.launches()) CHECK(launch.gpus.empty());
+  CHECK_FALSE(cluster.state.ranks().back().gpu);
 }
 
 TEST_CASE("jobs that begin together get different GPUs", "[gpu_jobs]") {

@@ -113,10 +113,10 @@ TEST_CASE("a rank takes the smallest GPU that is large enough, of equal ones the
   const std::vector<SlotOffer> offers = {gpu_offer("a", {80, 40, 16, 40})};
   const auto small = place_ranks(offers, gpu_spec(1, 1, 0));
   REQUIRE(small);
-  CHECK(small->gpu_of_rank == Gpus{{2, 20}});
+  CHECK(small->slot_of_rank == Gpus{{2, 20}});
   const auto large = place_ranks(offers, gpu_spec(1, 3, 40 * kGiB));
   REQUIRE(large);
-  CHECK(large->gpu_of_rank == Gpus{{1, 10}, {3, 30}, {0, 0}});
+  CHECK(large->slot_of_rank == Gpus{{1, 10}, {3, 30}, {0, 0}});
   CHECK_FALSE(place_ranks(offers, gpu_spec(1, 4, 40 * kGiB)));
   CHECK_FALSE(place_ranks(offers, gpu_spec(1, 1, 80 * kGiB + 1)));
 }
@@ -124,7 +124,7 @@ TEST_CASE("a rank takes the smallest GPU that is large enough, of equal ones the
 TEST_CASE("slots of CPUs and GPUs are not taken for each other") {
   const auto cpus = place_ranks({{"a", 2}}, spec_of(1, 2, 1));
   REQUIRE(cpus);
-  CHECK(cpus->gpu_of_rank.empty());
+  CHECK(cpus->slot_of_rank.empty());
   CHECK_FALSE(place_ranks({{"a", 2}}, gpu_spec(1, 1, 0)));
   SlotOffer gpus = gpu_offer("b", {40, 40});
   gpus.free_slots = 0;
@@ -137,12 +137,12 @@ TEST_CASE("groups of GPUs stay whole where as many are large enough") {
   const auto placed = place_ranks(offers, gpu_spec(1, 2, 40 * kGiB));
   REQUIRE(placed);
   CHECK(placed->placement.machines == std::vector<std::string>{"b"});
-  CHECK(placed->gpu_of_rank == Gpus{{0, 0}, {1, 10}});
+  CHECK(placed->slot_of_rank == Gpus{{0, 0}, {1, 10}});
   const auto spread = place_ranks(offers, gpu_spec(2, 2, 40 * kGiB));
   REQUIRE(spread);
   CHECK(spread->placement.machines == std::vector<std::string>{"b", "a"});
   CHECK(spread->placement.machine_of_rank == Machines{0, 0, 1, 0});
-  CHECK(spread->gpu_of_rank == Gpus{{0, 0}, {1, 10}, {1, 10}, {2, 20}});
+  CHECK(spread->slot_of_rank == Gpus{{0, 0}, {1, 10}, {1, 10}, {2, 20}});
 }
 
 /// Free GPUs by their models, all of one size.
@@ -159,7 +159,7 @@ TEST_CASE("a reproducible job's GPUs are of one model, any other job's of any") 
   const std::vector<SlotOffer> one = {offer_of_models("a", {"A100", "H100", "H100"})};
   const auto placed = place_ranks(one, gpu_spec(1, 2, 0));
   REQUIRE(placed);
-  CHECK(placed->gpu_of_rank == Gpus{{1, 1}, {2, 2}});
+  CHECK(placed->slot_of_rank == Gpus{{1, 1}, {2, 2}});
   CHECK(placed->model == "H100");
   CHECK_FALSE(place_ranks(one, gpu_spec(1, 3, 0)));
   // The machine in between has none for it.
@@ -172,12 +172,12 @@ TEST_CASE("a reproducible job's GPUs are of one model, any other job's of any") 
   const auto pinned = place_ranks(three, gpu_spec(3, 1, 0), "H100");
   REQUIRE(pinned);
   CHECK(pinned->placement.machines == std::vector<std::string>{"a", "c"});
-  CHECK(pinned->gpu_of_rank == Gpus{{0, 0}, {0, 0}, {2, 2}});
+  CHECK(pinned->slot_of_rank == Gpus{{0, 0}, {0, 0}, {2, 2}});
   CHECK(place_ranks(three, gpu_spec(3, 1, 0), "V100")->model == "A100");  // there is none
   schemas::JobSpec any = gpu_spec(1, 3, 0);
   any.reproducible = false;
   REQUIRE(place_ranks(one, any));
-  CHECK(place_ranks(one, any)->gpu_of_rank == Gpus{{0, 0}, {1, 1}, {2, 2}});
+  CHECK(place_ranks(one, any)->slot_of_rank == Gpus{{0, 0}, {1, 1}, {2, 2}});
   CHECK(place_ranks(one, any)->model.empty());
   any = gpu_spec(1, 3, 0);  // whose sums have no order anyway
   any.consistency.cluster.mode = schemas::ConsistencyMode::eventual;
@@ -243,11 +243,11 @@ TEST_CASE("whatever is free, each rank has a GPU of its own with enough memory, 
     const auto placed = place_ranks(offers, spec);
     RC_ASSERT(placed.has_value() == (all >= spec.ranks()));
     if (!placed) return;
-    RC_ASSERT(placed->gpu_of_rank.size() == spec.ranks());
+    RC_ASSERT(placed->slot_of_rank.size() == spec.ranks());
     std::set<std::pair<std::size_t, std::uint32_t>> taken;  // positions by offer
     for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
       const std::size_t offer = placed->offers[placed->placement.machine_of_rank[rank]];
-      const GpuPlace place = placed->gpu_of_rank[rank];
+      const GpuPlace place = placed->slot_of_rank[rank];
       const auto& free = offers[offer].free_gpus;
       const auto gpu = std::find_if(free.begin(), free.end(),
                                     [&](const FreeGpu& one) { return one.place == place; });
@@ -265,7 +265,7 @@ TEST_CASE("whatever is free, each rank has a GPU of its own with enough memory, 
     }
     RC_ASSERT(whole >= whole_groups(enough, spec));
     const auto again = place_ranks(offers, spec);
-    RC_ASSERT(again->gpu_of_rank == placed->gpu_of_rank);
+    RC_ASSERT(again->slot_of_rank == placed->slot_of_rank);
     RC_ASSERT(again->placement.machine_of_rank == placed->placement.machine_of_rank);
   }));
 }
@@ -295,7 +295,7 @@ TEST_CASE("whatever is free, a reproducible job gets GPUs of one model if one ha
     std::set<std::pair<std::size_t, std::uint32_t>> taken;  // positions by offer
     for (std::uint32_t rank = 0; rank < spec.ranks(); ++rank) {
       const std::size_t offer = placed->offers[placed->placement.machine_of_rank[rank]];
-      const GpuPlace place = placed->gpu_of_rank[rank];
+      const GpuPlace place = placed->slot_of_rank[rank];
       const auto& free = offers[offer].free_gpus;
       const auto gpu = std::find_if(free.begin(), free.end(),
                                     [&](const FreeGpu& one) { return one.place == place; });
@@ -305,7 +305,7 @@ TEST_CASE("whatever is free, a reproducible job gets GPUs of one model if one ha
       RC_ASSERT(taken.emplace(offer, place.position).second);
     }
     const auto again = place_ranks(offers, spec, preferred);
-    RC_ASSERT(again->gpu_of_rank == placed->gpu_of_rank);
+    RC_ASSERT(again->slot_of_rank == placed->slot_of_rank);
     RC_ASSERT(again->placement.machine_of_rank == placed->placement.machine_of_rank);
   }));
 }

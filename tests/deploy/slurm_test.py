@@ -133,6 +133,12 @@ class SlurmTest(unittest.TestCase):
         self.assertEqual(self.end(bad), ("FAILED", 1), self.log(bad))
         self.assertIn("none.rec", self.log(bad))
 
+    def test_a_job_that_is_too_large_for_the_allocation_ends(self):
+        large = self.submit(self.job(1), settings=("workers.machines=2",))
+        self.assertEqual(self.end(large), ("FAILED", 7), self.log(large))
+        self.assertIn("failed: no room: it needs 4 worker slots; all agents together have 2",
+                      self.log(large))
+
     def goes_on(self, job, number, epochs):
         """`number` ended with a checkpoint: the next run begins where it ended, and no step is
         lost or done twice."""

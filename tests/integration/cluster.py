@@ -110,9 +110,10 @@ class Cluster:
     """A coordinator and agents; ends them all."""
 
     def __init__(self, folder, agents, limits="", options=(), agent_options=(), identities=None,
-                 address="127.0.0.1:0", places=None, metrics=None):
+                 address="127.0.0.1:0", places=None, metrics=None, coordinator_options=()):
         """`agents`: {name: slots}; `limits`: the text of a limits file for all; `options`: more
-        words for the coordinator and every agent; `agent_options`: for agents alone;
+        words for the coordinator and every agent; `coordinator_options`, `agent_options`: for it
+        and for them alone;
         `identities`: files by name, of the coordinator and the person, too; `address`: where the
         coordinator listens; `places`: words before the program by name, and the machine's own
         address: {"a": (["ip", "netns", "exec", "n"], "10.0.0.1")}; `metrics`: where the
@@ -122,6 +123,7 @@ class Cluster:
         self.limits.write_text(limits)
         self.options = options
         self.agent_options = agent_options
+        self.coordinator_options = coordinator_options
         self.identities = identities or {}
         self.places = places or {}
         self.token = self.make_token("ann", "admin") if "person" in self.identities else None
@@ -147,7 +149,8 @@ class Cluster:
         pages = self.metrics or self.address.rsplit(":", 1)[0] + ":0"
         self.coordinator = self.start("coordinator", "coordinator", "--listen", self.address,
                                       "--metrics", pages, "--state", self.folder / "state",
-                                      "--limits", self.limits, *self.options)
+                                      "--limits", self.limits, *self.options,
+                                      *self.coordinator_options)
         line = self.wait_for("coordinator", r"coordinator on (\S+), https?://(\S+)/metrics")
         self.address, self.http = line.group(1), line.group(2)
 

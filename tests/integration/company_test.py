@@ -259,6 +259,35 @@ class CompanyTest(ClusterCase):
         self.assertEqual(code, 0, log)
         self.assertEqual(steps, {str(rank): 20.0 for rank in range(4)})
 
+    def test_a_closed_cluster_has_no_room(self):
+        """A job that is too large ends when all agents are there, and not before."""
+        cluster = self.cluster({"a": 2}, coordinator_options=("--agents", 2))
+        job = write_job(self.folder, "no-room", 1)
+        submitted = cluster.submit(job, name="large")
+        cluster.wait_status("large", r"waits for 4 worker slots; all agents together have 2; "
+                                     r"1 of 2 agents is not there")
+        cluster.start_agent("b", 1)
+        code, _, log = self.finish(cluster, submitted)
+        self.assertEqual(code, 7, log)
+        self.assertIn("error: job large failed: no room: it needs 4 worker slots; "
+                      "all agents together have 3\n", log)
+        # One that has room trains.
+        code, _, log = self.finish(cluster, cluster.submit(job, "workers.machines=1"))
+        self.assertEqual(code, 0, log)
+
+    def test_a_closed_cluster_waits_no_longer_for_an_agent_than_it_may(self):
+        cluster = self.cluster({"a": 2},
+                               coordinator_options=("--agents", 2, "--join-wait", "2s"))
+        submitted = cluster.submit(write_job(self.folder, "never", 1), name="large")
+        code, _, log = self.finish(cluster, submitted)
+        self.assertEqual(code, 7, log)
+        self.assertIn("error: job large failed: no room: it needs 4 worker slots; all agents "
+                      "together have 2; 1 of 2 agents is not there\n", log)
+        done = troupe("coordinator", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+                      "--state", self.folder / "open", "--join-wait", "2s")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--join-wait requires --agents", done.stderr)
+
     def test_second_coordinator_is_refused(self):
         cluster = self.cluster({})
         second = troupe("coordinator", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",

@@ -22,7 +22,8 @@ import cluster
 from cluster import DEADLINE_S, checkpoint_hash, run_local, troupe, write_job
 
 # What ssh is told, `ssh -x DESTINATION COMMAND`, is done here, as that host's user. $HOSTS: our
-# folder. A host whose home has a file `refuses` says what is in it; one with `hangs` says nothing.
+# folder. A host whose home has a file `refuses` says what is in it; one with `hangs` says nothing;
+# one with `small` offers a slot less than it is asked for.
 SSH = """#!/bin/sh
 [ "$#" = 3 ] && [ "$1" = -x ] || exit 64
 home=$HOSTS/${2#*@}
@@ -32,6 +33,7 @@ if [ -f "$home/hangs" ]; then exec sleep 600; fi
 cd "$home" || exit 255
 HOME=$home TMPDIR=$home/tmp SSH_CONNECTION="127.0.0.1 50000 127.0.0.1 22"
 export HOME TMPDIR SSH_CONNECTION
+if [ -f "$home/small" ]; then exec sh -c "$(printf %s "$3" | sed 's/cpu:2/cpu:1/')"; fi
 exec sh -c "$3"
 """
 LONG = 600  # epochs of 20 steps: some minutes
@@ -102,6 +104,14 @@ class HostsTest(cluster.ClusterCase):
         mark = f"HOSTS={self.hosts}".encode()
         return {pid: words for pid, (words, environment) in processes().items()
                 if mark in environment.split(b"\0")}
+
+    def agent_of(self, host):
+        """The process of a host's agent."""
+        agents = [pid for pid, words in self.ours().items()
+                  if b"\0agent\0" in words and b"\0%s\0" % host.encode() in words and
+                  b"--identity" in words]
+        self.assertEqual(len(agents), 1)
+        return agents[0]
 
     def check_nothing_is_left(self):
         """No process, no folder; a process may take a moment to end."""
@@ -212,6 +222,28 @@ class HostsTest(cluster.ClusterCase):
                       "(workers.machines 2, workers.devices 2)", log)
         self.assertFalse((self.hosts / "a/ssh.pid").exists())
 
+    def test_hosts_that_have_less_than_the_job_needs(self):
+        """Known when all have joined: nobody waits for more."""
+        (self.hosts / "b/small").touch()
+        code, _, log = self.finish(self.start(write_job(self.folder, "less", 1)))
+        self.assertEqual(code, 7, log)
+        self.assertRegex(log, r"error: job \S+ failed: no room: it needs 4 worker slots; "
+                              r"all agents together have 3\n")
+        self.check_nothing_is_left()
+        self.check_own_folder()
+
+    def test_a_job_that_leaves_a_host_and_has_no_room_ends(self):
+        process = self.start(write_job(self.folder, "left", LONG), "--set",
+                             "checkpoint.every=10000 steps")
+        self.wait_for_step(process)
+        os.kill(self.agent_of("b"), signal.SIGTERM)
+        code, _, log = self.finish(process)
+        self.assertEqual(code, 7, log)
+        self.assertRegex(log, r"error: job \S+ failed: no room: it needs 4 worker slots; "
+                              r"all agents together have 2; it would go on from \S+/step-\d+-g1\n"
+                              r"|the hosts that are left have no room for it; it waits for 4")
+        self.check_nothing_is_left()
+
     def test_words_that_are_wrong(self):
         job = write_job(self.folder, "words", 1)
         for words, text in (
@@ -284,10 +316,7 @@ class HostsTest(cluster.ClusterCase):
         """The job has no room any more and ends; nobody waits for a host that does not come."""
         process = self.start(write_job(self.folder, "lost", LONG))
         self.wait_for_step(process)
-        agents = [pid for pid, words in self.ours().items()
-                  if b"\0agent\0" in words and b"\0b\0" in words and b"--identity" in words]
-        self.assertEqual(len(agents), 1)
-        os.kill(agents[0], signal.SIGKILL)
+        os.kill(self.agent_of("b"), signal.SIGKILL)
         code, _, log = self.finish(process)
         self.assertEqual(code, 1, log)
         self.assertIn("host 'b' has ended (exit 137)", log)

@@ -170,6 +170,13 @@ TEST_CASE("values that break a rule are refused by name", "[codec]") {
   refused(Placement{.machine_of_rank = {1}, .machines = {"a"}}, "machine 1 of 1");
   refused(Placement{.machine_of_shard = {0, 0}, .machines = {"a"}, .shard_addresses = {"x"}},
           "1 entries for 2");
+  refused(Placement{.machine_of_rank = {0, 0}, .machines = {"a"}, .gpu_of_rank = {1}},
+          "gpu_of_rank has 1 entries for 2 ranks");
+  refused(Placement{.machine_of_rank = {0}, .machines = {"a"}, .gpu_of_rank = {64}},
+          "gpu_of_rank has GPU 64");
+  JobList list;
+  list.ranks.emplace_back().gpu = kGpusMax;
+  refused(list, "gpu is 64");
   refused(Hello{.lane = 3, .lanes = 2}, "lane is 3 of 2");
   refused(Hello{.lane = 1, .lanes = 2}, "lane is 1 of 2");
   refused(JobStop{.id = std::string(kNameBytesMax + 1, 'x')}, "id has length 4097");
@@ -363,11 +370,20 @@ TEST_CASE("a placement knows where actors are and what people call them", "[mess
   CHECK(placement.machine_of({Role::device_server, 1}) == 1U);
   CHECK(placement.name_of({Role::worker, 1}) == "worker 1 on machine 'a'");
   CHECK(placement.name_of({Role::parameter_server, 0}) == "parameter server 0 on machine 'b'");
+  CHECK_FALSE(placement.gpu_of({Role::worker, 1}));
   for (const ActorId stranger :
        {ActorId{Role::worker, 3}, ActorId{Role::parameter_server, 1},
         ActorId{Role::device_server, 2}, ActorId{Role::coordinator, 0}, ActorId{Role::agent, 1}}) {
     CHECK_FALSE(placement.machine_of(stranger).has_value());
     CHECK(placement.name_of(stranger) == stranger.to_string());
+    CHECK_FALSE(placement.gpu_of(stranger));
+  }
+  placement.gpu_of_rank = {4, 4, 0};
+  CHECK(placement.gpu_of({Role::worker, 2}) == 0U);
+  CHECK(placement.name_of({Role::worker, 1}) == "worker 1 on GPU 4 of machine 'a'");
+  for (const Role role : {Role::parameter_server, Role::device_server}) {
+    CHECK_FALSE(placement.gpu_of({role, 0}));
+    CHECK_THAT(placement.name_of({role, 0}), !Catch::Contains("GPU"));
   }
 }
 

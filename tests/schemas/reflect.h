@@ -64,6 +64,9 @@ auto fields(T& t) {
   } else if constexpr (n == 13) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = t;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);
+  } else if constexpr (n == 14) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o] = t;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, o);
   } else {
     static_assert(n == 18, "a struct with another number of fields: add a line");
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s] = t;
@@ -247,6 +250,11 @@ class Filler {
       for (auto& machine : *places) machine %= 3;
     }
     t.shard_addresses.resize(below(2) * t.machine_of_shard.size());
+    t.gpu_of_rank.resize(below(2) * t.machine_of_rank.size());
+    for (std::uint32_t& gpu : t.gpu_of_rank) gpu %= kGpusMax;
+  }
+  void repair(RankInfo& t) {
+    if (t.gpu) *t.gpu %= kGpusMax;
   }
   void repair(LaunchProcess& t) {
     if (t.actor.role != Role::parameter_server) t.gpus.resize(below(2) * t.ranks.size());

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
+#include "tests/support/late_ranks.h"
 #include "tests/support/test_runtime.h"
 #include "train/local_run.h"
 
@@ -59,7 +60,29 @@ TEST_CASE("every rank shows its steps, data, engine and memory while it runs", "
   CHECK_THAT(metrics.exposition(),
              Contains("troupe_data_batch_seconds_count{source=\"train\"} 40\n"));
   CHECK_THAT(scraper.last(), !Contains("result=\"failed\"} 1"));
+  CHECK_THAT(scraper.last(), !Contains("troupe_worker_device_info"));  // all on the CPUs
   CHECK_THAT(metrics.exposition(), !Contains("troupe_worker_steps_total"));
+}
+
+TEST_CASE("a rank that computes beside its host shows where", "[metrics]") {
+  const TestFolder folder("train-metrics-late");
+  write_test_records(folder.path() / "train.rec", 160, 8);
+  write_test_records(folder.path() / "test.rec", 40, 8);
+  const auto job = open_job(test_job(folder.path(), "tiny-bn"), tests::test_operators());
+  REQUIRE(job.ok());
+  monitoring::Metrics metrics;
+  Scraper scraper(metrics);
+  base::SteadyClock clock;
+  const tests::LateRanks late(job.value()->spec.ranks(), 3);
+  LocalRunOptions options;
+  options.metrics = &metrics;
+  REQUIRE(run_local(job.value(), tests::test_operators(), clock, scraper, late.on_device(options))
+              .ok());
+  for (const std::string labels :
+       {"rank=\"0\",device=\"delayed:0\"", "rank=\"2\",device=\"delayed:2\"",
+        "rank=\"3\",device=\"delayed:0\""}) {
+    CHECK_THAT(scraper.last(), Contains("troupe_worker_device_info{" + labels + ",uuid=\"\"} 1\n"));
+  }
 }
 
 }  // namespace

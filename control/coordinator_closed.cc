@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator of a closed cluster (closed_cluster.h): jobs that wait in vain fail.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "control/coordinator_state.h"
+
+namespace troupe::control {
+
+/// An agent that leaves is there, with nothing: it does not come back.
+ClosedCluster CoordinatorState::closed_cluster() const {
+  ClosedCluster closed;
+  closed.expected = options_.agents;
+  closed.joined = agents_.size();
+  for (const auto& [peer, agent] : agents_) {
+    if (!agent.leaving) closed.most.add(agent.hello.slots, agent.hello.gpus);
+    if (!agent.offers()) continue;
+    closed.in_service.add(agent.hello.slots - agent.kept(), agent.gpus.in_service());
+  }
+  return closed;
+}
+
+/// Without room now. `shortage`: what the job wants, and what there is.
+void CoordinatorState::wait_for_room(Job& job, const ClosedCluster& closed,
+                                     const std::string& shortage) {
+  if (closed.expected == 0) return defer(job, "waits for " + shortage);
+  if (closed.in_service.holds(job.spec)) {
+    job.short_since_ms.reset();
+  } else if (!job.short_since_ms) {
+    job.short_since_ms = now_ms_;
+  }
+  const std::uint64_t short_ms = now_ms_ - job.short_since_ms.value_or(now_ms_);
+  if (!closed.in_vain(job.spec, short_ms, options_.limits.join_wait_ms)) {
+    return defer(job, "waits for " + shortage + closed.missing());
+  }
+  pending_.erase(job.number);
+  job.info.phase = schemas::JobPhase::failed;
+  job.info.no_room = true;
+  std::string text = fmt::format("no room: it needs {}{}", shortage, closed.missing());
+  if (!job.info.checkpoint.empty()) text += "; it would go on from " + job.info.checkpoint;
+  job.info.text = base::shortened(text, kNoteBytesMax);
+  emit(Note{true, fmt::format("job {} failed: {}", job.info.id, job.info.text)});
+  changed_.insert(job.number);
+}
+
+/// Time alone changes nothing but for a job whose patience is over.
+void CoordinatorState::look_at_patience() {
+  slots_changed_ |= std::ranges::any_of(pending_, [this](const std::uint64_t number) {
+    const auto since_ms = jobs_.at(number).short_since_ms;
+    return since_ms && now_ms_ - *since_ms >= options_.limits.join_wait_ms;
+  });
+}
+
+}  // namespace troupe::control
