@@ -121,10 +121,7 @@ base::Status set_addresses(const ProcessVerb& verb, const Context& context,
 base::Status set_join_wait(const ProcessVerb& verb, base::Limits& limits) {
   if (verb.join_wait.empty()) return {};
   TROUPE_TRY_ASSIGN(limits.join_wait_ms, base::parse_duration_ms(verb.join_wait));
-  constexpr std::uint64_t kLeastMs = 100;  // as in the table of limits
-  if (limits.join_wait_ms >= kLeastMs) return {};
-  return base::error(base::Errc::invalid_argument, "--join-wait {}: at least 100ms",
-                     verb.join_wait);
+  return {};
 }
 
 ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
@@ -134,9 +131,13 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
     return fault.code() == base::Errc::invalid_argument ? ExitCode::bad_usage : code;
   }
   if (!read_limits(verb, context, options.limits)) return ExitCode::bad_input;
-  if (const base::Status wait = set_join_wait(verb, options.limits); !wait.ok()) {
-    return context.fail(wait);
+  base::Status wait = set_join_wait(verb, options.limits);
+  constexpr std::uint64_t kPatienceLeastMs = 100;
+  if (wait.ok() && options.limits.join_wait_ms < kPatienceLeastMs) {
+    wait =
+        base::error(base::Errc::invalid_argument, "--join-wait {}: at least 100ms", verb.join_wait);
   }
+  if (!wait.ok()) return context.fail(wait);
   options.agents = verb.agents;
   schemas::JobRoots roots = verb.roots;
   if (const base::Status resolved = resolve_roots(roots); !resolved.ok()) {

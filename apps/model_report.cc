@@ -202,7 +202,8 @@ constexpr std::uint64_t kAnyArenaBytes = std::uint64_t{1} << 46;
 /// The compute stream of a GPU that can be used; null for the CPU.
 base::Result<std::unique_ptr<base::Stream>> stream_of(base::Device device) {
   if (device.kind != base::DeviceKind::cuda) return std::unique_ptr<base::Stream>();
-  TROUPE_TRY(gpu::check_device(device));
+  const base::Status usable = gpu::check_device(device);
+  if (!usable.ok()) return base::error(base::Errc::resource_exhausted, "{}", usable.text());
   return gpu::make_stream(device, gpu::StreamPriority::normal);
 }
 

@@ -94,6 +94,7 @@ double distance(const Sample& a, const Sample& b) {
 /// In the lane's order; on a stream without waiting.
 base::Status copy(engine::RunContext& lane, std::byte* to, const std::byte* from,
                   std::size_t bytes) {
+  if (bytes == 0) return {};
   if (lane.stream != nullptr) return lane.stream->copy(to, from, bytes);
   std::memcpy(to, from, bytes);
   return {};
@@ -119,22 +120,21 @@ class Bench {
     return {};
   }
 
-  /// Runs it for the first time, which warms it up; gives samples of the outputs where they are
-  /// `wanted`, else none.
-  base::Result<std::vector<Sample>> compute(engine::RunContext& lane, bool wanted) {
+  /// Runs it for the first time, which warms it up; samples() has the outputs' then, where they are
+  /// `wanted`, else none. After an error the lane may still use what the object has.
+  base::Status compute(engine::RunContext& lane, bool wanted) {
     for (const auto* list : {&inputs_, &outputs_}) {
       for (const base::TensorView& view : *list) TROUPE_TRY(fill(lane, view));
     }
     TROUPE_TRY(run(lane));
-    std::vector<Sample> samples;
     if (wanted) {
       for (const base::TensorView& view : outputs_) {
-        TROUPE_TRY(sample(lane, view, samples.emplace_back()));
+        TROUPE_TRY(sample(lane, view, samples_.emplace_back()));
       }
     }
-    if (lane.stream != nullptr) TROUPE_TRY(lane.stream->record()->wait_on_host());
-    return samples;
+    return lane.stream == nullptr ? base::Status() : lane.stream->record()->wait_on_host();
   }
+  std::vector<Sample>& samples() { return samples_; }
 
   /// The median of a few more.
   base::Result<double> seconds(engine::RunContext& lane, const base::Clock& clock) {
@@ -243,6 +243,7 @@ class Bench {
   std::vector<base::Buffer> memory_;
   std::vector<base::TensorView> inputs_, outputs_;
   base::Buffer scratch_;
+  std::vector<Sample> samples_;
   std::shared_ptr<base::StreamGraph> graph_;  // null: runs are issued one by one
 };
 
@@ -296,12 +297,20 @@ base::Result<double> measure(ndarray::Runtime& runtime, Reference& reference,
   const engine::Operation operation{.name = "autotune",
                                     .lane = {call.device, engine::LaneKind::compute},
                                     .overwrites = {&done, 1}};
-  const auto work = [&](engine::RunContext& lane) -> base::Status {
+  const auto measured = [&](engine::RunContext& lane) -> base::Status {
     const bool compared = is_compared(call);
-    TROUPE_TRY_ASSIGN(std::vector<Sample> outputs, bench.compute(lane, compared));
-    if (compared) TROUPE_TRY(reference.look(call, offer, std::move(outputs)));
+    TROUPE_TRY(bench.compute(lane, compared));
+    if (compared) TROUPE_TRY(reference.look(call, offer, std::move(bench.samples())));
     TROUPE_TRY_ASSIGN(seconds, bench.seconds(lane, runtime.clock));
     return {};
+  };
+  const auto work = [&](engine::RunContext& lane) -> base::Status {
+    const base::Status status = measured(lane);
+    // Nothing that was issued outlives the tensors.
+    if (!status.ok() && lane.stream != nullptr) {
+      static_cast<void>(lane.stream->record()->wait_on_host());
+    }
+    return status;
   };
   ndarray::push_on_lane(runtime.engine, operation, work);
   TROUPE_TRY(runtime.engine.wait(done));

@@ -138,7 +138,7 @@ TEST_CASE("scripts have the options of the help, of every verb", "[completion]")
   const std::string script = run({"completion", "bash"});
   const std::string zsh = run({"completion", "zsh"});
   const std::string fish = run({"completion", "fish"});
-  const Names global = found(run({"help"}), "\n  (?:-., ?)?(--[a-z-]+)");
+  const Names global = found(run({"help"}), "\n  (?:-., ?)?(--[a-z0-9-]+)");
   CHECK(global.count("--coordinator") == 1);
   const std::regex cases(
       "    \"([a-z -]*)\"\\)\n      verbs=\"[^\"]*\"\n      options=\"([^\"]*)\"");
@@ -150,9 +150,9 @@ TEST_CASE("scripts have the options of the help, of every verb", "[completion]")
     Words help = {"help"};
     std::istringstream words(path);
     for (std::string word; words >> word;) help.push_back(word);
-    Names expected = found(run(help), "\n  (?:-., ?)?(--[a-z-]+)");
+    Names expected = found(run(help), "\n  (?:-., ?)?(--[a-z0-9-]+)");
     expected.insert(global.begin(), global.end());
-    CHECK(found(" " + (*at)[2].str(), " (--[a-z-]+)") == expected);
+    CHECK(found(" " + (*at)[2].str(), " (--[a-z0-9-]+)") == expected);
     for (const std::string& option : expected) {
       CHECK(zsh.find(option + "[") != std::string::npos);
       CHECK(fish.find(" -l " + option.substr(2) + " ") != std::string::npos);

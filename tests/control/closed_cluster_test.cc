@@ -204,8 +204,8 @@ TEST_CASE("an agent that never joins is waited for, and no longer", "[closed]") 
   cluster.wait(1);
   CHECK(cluster.job("large").phase == JobPhase::failed);
   CHECK(cluster.job("large").text ==
-        "no room: it needs 4 worker slots; all agents together have 2; 1 of 2 agents has not "
-        "joined");
+        "no room: it needs 4 worker slots; all agents together have 2; 1 of 2 agents is not "
+        "there");
 }
 
 TEST_CASE("lost GPUs may come back for as long as a job is patient", "[closed]") {

@@ -108,7 +108,7 @@ class DashboardsTest(unittest.TestCase):
                                  if rule["health"] == "unknown"] or not self.rules(),
                         "rules that were not evaluated")
         rules = self.rules()
-        self.assertEqual(len(rules), 20)
+        self.assertEqual(len(rules), 22)
         for rule in rules:
             self.assertEqual((rule["health"], rule.get("lastError", "")), ("ok", ""), rule["name"])
             if rule["type"] == "alerting":

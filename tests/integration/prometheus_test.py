@@ -172,7 +172,8 @@ DEVICE = {f"troupe_device_{what}" for what in (
     "uncorrectable_errors_total", "correctable_errors_total", "row_remap_failed",
     "row_remap_pending", "throttled", "power_violation_seconds_total",
     "thermal_violation_seconds_total", "xid_errors_total")}
-NEVER = {"troupe_job_missing_ranks", "troupe_certificate_expiry_timestamp_seconds"} | DEVICE
+NEVER = {"troupe_job_missing_ranks", "troupe_certificate_expiry_timestamp_seconds",
+         "troupe_worker_device_info"} | DEVICE
 LIMITED = {"troupe_cgroup_memory_limit_bytes", "troupe_cgroup_memory_used_bytes"}
 JUDGED = {"troupe_kv_gradient_norm", "troupe_kv_loss_scale", "troupe_kv_dropped_steps_total"}
 
