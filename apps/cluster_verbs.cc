@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -132,10 +133,11 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
   }
   if (!read_limits(verb, context, options.limits)) return ExitCode::bad_input;
   base::Status wait = set_join_wait(verb, options.limits);
-  constexpr std::uint64_t kPatienceLeastMs = 100;
-  if (wait.ok() && options.limits.join_wait_ms < kPatienceLeastMs) {
-    wait =
-        base::error(base::Errc::invalid_argument, "--join-wait {}: at least 100ms", verb.join_wait);
+  const auto row =
+      std::ranges::find(base::limit_table(), &base::Limits::join_wait_ms, &base::LimitInfo::member);
+  if (wait.ok() && !row->allows(options.limits.join_wait_ms)) {
+    wait = base::error(base::Errc::invalid_argument, "--join-wait {}: expected {} to {} ms",
+                       verb.join_wait, row->least, row->most);
   }
   if (!wait.ok()) return context.fail(wait);
   options.agents = verb.agents;

@@ -80,7 +80,6 @@ Json json_of_check(const std::string& path, const JobFile& file) {
 
 ExitCode check(const JobFileOptions& options, bool json, Context& context) {
   JobFile job = read_job_file(options.path, options.overrides);
-  if (!job.errors.empty()) job.warnings.clear();  // of values that are not those that were meant
   context.warn_all(job.warnings);
   ExitCode code = ExitCode::ok;
   if (!job.errors.empty()) {

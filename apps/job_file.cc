@@ -478,7 +478,8 @@ JobFile parse_job(const std::string& name, const std::string& text,
   if (file.parsed()) read_job(file.root(), job);
   const std::vector<ConfigError> errors = file.errors();
   job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
-  job.warnings = file.warnings();
+  // Beside errors they would be of values that are not those that were meant.
+  if (job.errors.empty()) job.warnings = file.warnings();
   job.keys = file.known_keys();
   return job;
 }

@@ -19,7 +19,7 @@ namespace troupe::apps {
 struct JobFile {
   schemas::JobSpec spec;
   std::vector<ConfigError> errors;
-  std::vector<ConfigError> warnings;  ///< of values that do not do what they say
+  std::vector<ConfigError> warnings;  ///< of values that do not do what they say; none with errors
   std::set<std::string> keys;         ///< "train.optimizer.lr" and every other that a job may have
 };
 

@@ -151,10 +151,9 @@ base::Status LayoutSearch::check_choice(const ops::OpCall& call, const Asked& as
     return refuse(fmt::format("which this build's operator does not have; it has {}", names));
   }
   const bool on_gpu = call.device.kind == base::DeviceKind::cuda;
-  const bool others = std::ranges::none_of(known, [&](const ops::KernelDef& each) {
-    return each.name == kernel && each.on_gpus == on_gpu;
-  });
-  if (others) return refuse(on_gpu ? "which is none for GPUs" : "which is for GPUs alone");
+  if (found->on_gpus != on_gpu) {
+    return refuse(on_gpu ? "which is none for GPUs" : "which is for GPUs alone");
+  }
   const auto decline = std::ranges::find(asked.declines, kernel, &ops::Decline::kernel);
   // One that was not asked is not the reference, and nothing else is wanted.
   return refuse(decline == asked.declines.end() ? "but only the reference kernels are wanted"

@@ -206,17 +206,17 @@ class Bench {
   /// kRunsQueued runs as a graph, where stream and kernel go with that: as in a step, what the host
   /// takes to issue them does not count then.
   base::Status write_down(engine::RunContext& lane) {
-    auto* const graphs = dynamic_cast<base::GraphStream*>(lane.stream);
-    if (graphs == nullptr) return {};
-    TROUPE_TRY(graphs->begin_graph());
+    graphs_ = dynamic_cast<base::GraphStream*>(lane.stream);
+    if (graphs_ == nullptr) return {};
+    TROUPE_TRY(graphs_->begin_graph());
     base::Status status;
     for (int i = 0; i < kRunsQueued && status.ok(); ++i) status = run(lane);
-    auto graph = graphs->end_graph();
+    auto graph = graphs_->end_graph();
     if (status.ok() && graph.ok()) graph_ = *std::move(graph);
     return {};
   }
   base::Status issue(engine::RunContext& lane) const {
-    if (graph_ != nullptr) return dynamic_cast<base::GraphStream&>(*lane.stream).launch(graph_);
+    if (graph_ != nullptr) return graphs_->launch(graph_);
     for (int i = 0; i < kRunsQueued; ++i) TROUPE_TRY(run(lane));
     return {};
   }
@@ -244,6 +244,7 @@ class Bench {
   std::vector<base::TensorView> inputs_, outputs_;
   base::Buffer scratch_;
   std::vector<Sample> samples_;
+  base::GraphStream* graphs_ = nullptr;       // the lane's, if it takes graphs
   std::shared_ptr<base::StreamGraph> graph_;  // null: runs are issued one by one
 };
 

@@ -121,6 +121,8 @@ TEST_CASE("what does nothing for workers on CPUs, or slows them down, is a warni
                 "\" is slower than \"f32\" on CPUs, whose kernels convert to f32 and back"});
     CHECK(warnings("[workers]\ndevices = \"gpu\"\n", overrides) == Lines{});
   }
+  // Nobody knows where the workers were to be.
+  CHECK(parse(kAll, {"workers.devices=gpus:2"}).warnings.empty());
   // The least that each switches off is not there on CPUs.
   CHECK(warnings("[workers]\ngpu_sums = false\ngpu_graphs = false\n") == Lines{});
   CHECK(warnings("[numerics]\ndtype = \"f64\"\ngradient_wire = \"bf16\"\n") == Lines{});
