@@ -15,6 +15,7 @@
 #include "base/name.h"
 #include "base/units.h"
 #include "data/batch_iterator.h"
+#include "ops/numerics.h"
 #include "schemas/codec.h"
 #include "store/loss_scale.h"
 #include "store/step_judge.h"
@@ -403,11 +404,14 @@ void warn_of_cpus(Section& root, const JobSpec& spec) {
   if (spec.workers.device != schemas::WorkerDevice::cpu) return;
   if (spec.memory.device_limit != 0) root.section("memory").warn("device_limit", kNothing);
   if (spec.numerics.tf32) root.section("numerics").warn("tf32", kNothing);
-  if (!base::is_16_bit(spec.numerics.dtype)) return;
+  const base::DType dtype = spec.numerics.dtype;
+  const bool bf16 = dtype == base::DType::bf16;
+  if (!base::is_16_bit(dtype) || (bf16 && ops::has_bf16_products())) return;
   root.section("numerics")
-      .warn("dtype", fmt::format("\"{}\" is slower than \"f32\" on CPUs, whose kernels convert to "
-                                 "f32 and back",
-                                 base::dtype_name(spec.numerics.dtype)));
+      .warn("dtype",
+            fmt::format("\"{}\" is slower than \"f32\" on CPUs{}: kernels convert to f32 "
+                        "and back",
+                        base::dtype_name(dtype), bf16 ? " without AMX or avx512_bf16" : ""));
 }
 
 void read_job(Section root, JobFile& job) {

@@ -77,6 +77,11 @@ function(troupe_add_test target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${target} PRIVATE TROUPE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     TROUPE_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  target_precompile_headers(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/support/precompiled.h>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # for ccache, which looks at preprocessed sources
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
   set(timeout 1500)
   if("slow" IN_LIST TEST_LABELS)
     set(timeout 3000)

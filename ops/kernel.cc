@@ -194,8 +194,16 @@ bool has_empty(const OpCall& call) {
 
 }  // namespace
 
+bool only_bf16(const OpCall& call) {
+  return !has_dtype(call, base::DType::f16);
+}
+
+bool KernelDef::widens(const OpCall& call) const {
+  return has_16_bits(call) && (takes_16_bits == nullptr || !takes_16_bits(call));
+}
+
 double KernelDef::rule_seconds(const OpCall& call) const {
-  if (has_16_bits(call) && !takes_16_bits) {
+  if (widens(call)) {
     return rule_seconds(widened_call(call)) + widening_seconds(call);
   }
   const bool ruled = seconds && !has_empty(call);  // rules divide by extents
@@ -203,7 +211,7 @@ double KernelDef::rule_seconds(const OpCall& call) const {
 }
 
 Result<std::unique_ptr<Kernel>> KernelDef::make_kernel(const OpCall& call) const {
-  return has_16_bits(call) && !takes_16_bits ? make_widened(call, make) : make(call);
+  return widens(call) ? make_widened(call, make) : make(call);
 }
 
 Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {

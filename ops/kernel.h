@@ -103,6 +103,13 @@ class Kernel {
   bool runs_alone_ = false;
 };
 
+/// For KernelDef::takes_16_bits.
+inline bool any_16_bits(const OpCall&) {
+  return true;
+}
+/// The same: calls without tensors of f16.
+bool only_bf16(const OpCall& call);
+
 using PrepareFunction = std::function<base::Result<std::unique_ptr<Kernel>>(const OpCall&)>;
 /// Seconds that a call takes by a rule (roofline.h): from the call alone, and nothing measured, so
 /// that every worker and every resume chooses alike.
@@ -113,9 +120,10 @@ struct KernelDef {
   std::string name;  ///< "reference", "blocked", "simd", "onednn", "cuda"
   PrepareFunction make;
   SecondsFunction seconds = {};  ///< empty: roofline_seconds() of a fast kernel
-  /// `make` and `seconds` know tensors of f16 and bf16. Otherwise they only see calls in which
-  /// these are f32, and what is made converts around each run (support/widened.h).
-  bool takes_16_bits = false;
+  /// Says of a call with tensors of f16 or bf16 whether `make` and `seconds` know these. Otherwise,
+  /// and where null, they see the call in which these are f32, and what is made converts around
+  /// each run (support/widened.h).
+  bool (*takes_16_bits)(const OpCall& call) = nullptr;
   bool on_gpus = false;  ///< for calls on GPUs; else for all others
   /// Its rule cannot tell it from the one before it: it is asked where kernels are measured, or
   /// where it has been chosen by name.
@@ -124,6 +132,8 @@ struct KernelDef {
   /// parallel region, and for a team of one only where base::teams_stay().
   bool leads_team = false;
 
+  /// True where `make` and `seconds` see a call in which tensors of 16 bits are f32.
+  bool widens(const OpCall& call) const;
   double rule_seconds(const OpCall& call) const;
   /// What `make` makes, around which tensors of 16 bits are converted unless it takes them.
   base::Result<std::unique_ptr<Kernel>> make_kernel(const OpCall& call) const;
@@ -209,7 +219,7 @@ base::Status with_moved(base::DType dtype, F&& f) {
 }
 /// `kernel`, whose run moves elements of any type.
 inline KernelDef moving_kernel(KernelDef kernel) {
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   return kernel;
 }
 

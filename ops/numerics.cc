@@ -134,4 +134,10 @@ base::NumericClass numeric_class(int threads, std::span<const base::Device> devi
   return result;
 }
 
+bool has_bf16_products() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto least = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (isa & least) == least;
+}
+
 }  // namespace troupe::ops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numeric class of a process whose workers may compute on GPUs. Any thread.
+// What this process computes with. Any thread.
 #pragma once
 
 #include <span>
@@ -13,5 +13,9 @@ namespace troupe::ops {
 /// their models behind the processor's (once where they are equal, else of each worker), and the
 /// versions of the libraries that they use, which this call loads.
 base::NumericClass numeric_class(int threads, std::span<const base::Device> devices);
+
+/// True where products of bf16 have instructions of the processor (AMX or avx512_bf16), which
+/// kernels use unless the instruction set is capped; elsewhere they are computed in f32.
+bool has_bf16_products();
 
 }  // namespace troupe::ops

@@ -43,15 +43,18 @@ class Build:
                 self.commands[str(source.relative_to(ROOT))] = self._flags(entry)
 
     def _flags(self, entry):
-        """What stands behind the compiler (in front of which a launcher may stand), but input and
-        output."""
+        """What stands behind the compiler (in front of which a launcher may stand), but input,
+        output, and the header that tests have precompiled, which another compiler made."""
         words = shlex.split(entry["command"])
         compiler = next(i for i, word in enumerate(words)
                         if re.fullmatch(r"(.*/)?(g|c|clang)\+\+(-\d+)?", word))
         self.compiler = words[compiler]
         output = words.index("-o")
         flags = words[compiler + 1:output] + words[output + 2:]
-        return [word for word in flags if word not in ("-c", entry["file"])]
+        if "-include" in flags:
+            at = flags.index("-include")
+            del flags[at:at + 2]
+        return [word for word in flags if word not in ("-c", "-fpch-preprocess", entry["file"])]
 
     def flags_near(self, name):
         """Those of a source beside the header `name`, or of its folder; None where the build leaves

@@ -27,7 +27,7 @@ Status set_dtype(std::optional<DType>& dtype, std::optional<DType> value) {
 
 KernelDef cast_kernel() {
   KernelDef kernel = reference_kernel(run);
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   return kernel;
 }
 

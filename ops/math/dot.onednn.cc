@@ -11,10 +11,14 @@ namespace {
 using dnnl::memory;
 using onednn::Argument;
 
-memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
-                    std::int64_t column_stride) {
-  return {memory::dims{rows, columns}, memory::data_type::f32,
-          memory::dims{row_stride, column_stride}};
+struct Strides {
+  std::int64_t row, column;
+};
+
+memory::desc matrix(base::DType dtype, std::int64_t rows, std::int64_t columns,
+                    const Strides& strides) {
+  return {memory::dims{rows, columns}, onednn::library_type(dtype),
+          memory::dims{strides.row, strides.column}};
 }
 
 base::Result<onednn::Plan> product(const OpCall& call) {
@@ -22,9 +26,11 @@ base::Result<onednn::Plan> product(const OpCall& call) {
   const auto view = [](int arg, bool is_output, std::size_t index) {
     return Argument{arg, is_output, static_cast<int>(index), 1, true};
   };
+  const base::DType dtype = call.inputs[0].dtype;
   const auto primitive = onednn::describe_primitive<dnnl::matmul>(
-      onednn::attributes(), matrix(p.rows, p.inner, p.x_row, p.x_inner),
-      matrix(p.inner, p.columns, p.y_inner, p.y_column), matrix(p.rows, p.columns, p.columns, 1));
+      onednn::attributes(), matrix(dtype, p.rows, p.inner, {p.x_row, p.x_inner}),
+      matrix(dtype, p.inner, p.columns, {p.y_inner, p.y_column}),
+      matrix(dtype, p.rows, p.columns, {p.columns, 1}));
   // The library's gemm allocates its packed copies while it runs.
   if (primitive && std::string_view(primitive.impl_info_str()).starts_with("gemm")) {
     return base::error(base::Errc::unimplemented, "only gemm, whose scratch is not planned");
@@ -37,11 +43,14 @@ base::Result<onednn::Plan> product(const OpCall& call) {
 }  // namespace
 
 std::span<const BackendKernel> kernels_dot_onednn() {
-  static const std::vector<BackendKernel> kernels = {
-      onednn::backend_kernel("dot", product),
-      onednn::backend_kernel("dot_backward_lhs", product),
-      onednn::backend_kernel("dot_backward_rhs", product),
-  };
+  static const std::vector<BackendKernel> kernels = [] {
+    std::vector<BackendKernel> list;
+    for (const char* op : {"dot", "dot_backward_lhs", "dot_backward_rhs"}) {
+      list.push_back(onednn::backend_kernel(op, product));
+      list.push_back(onednn::product_kernel_of_bf16(op, product));
+    }
+    return list;
+  }();
   return kernels;
 }
 

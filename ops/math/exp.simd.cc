@@ -22,7 +22,7 @@ struct ExpElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    out.store(d, exp_of(d, hn::LoadU(d, data + i)), i);
+    out.store(d, exp_of(d, load(d, data + i)), i);
   }
 };
 

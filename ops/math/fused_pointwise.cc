@@ -36,7 +36,7 @@ KernelDef chain_kernel(const std::string& name, ChainForm form) {
         return make_chain_kernel(name, call, form);
       }};
   kernel.seconds = [form](const OpCall& call) { return chain_seconds(call, form); };
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.leads_team = form == ChainForm::blocks;  // some steps' kernels may
   return kernel;
 }

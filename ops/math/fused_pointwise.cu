@@ -17,7 +17,7 @@ KernelDef step_by_step_kernel() {
   kernel.seconds = [](const OpCall& call) {
     return roofline_seconds(call) * static_cast<double>(chain_of(call.params).steps.size());
   };
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
   return kernel;
 }

@@ -107,7 +107,7 @@ class CompiledChain final : public Kernel {
 
 KernelDef compiled_kernel() {
   KernelDef kernel{"nvrtc", [](const OpCall& call) { return CompiledChain::make(call); }};
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
   return kernel;
 }

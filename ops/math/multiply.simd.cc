@@ -37,7 +37,7 @@ struct MultiplyElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    out.store(d, hn::Mul(hn::LoadU(d, lhs + i), hn::LoadU(d, rhs + i)), i);
+    out.store(d, hn::Mul(load(d, lhs + i), load(d, rhs + i)), i);
   }
 };
 
@@ -45,15 +45,15 @@ struct MultiplyElements : ElementsCall {
 template <typename T>
 struct ScaledRun {
   const T* from;
-  T factor;
+  Computed<T> factor;
   T* to;
   bool add;
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    auto value = hn::Mul(hn::LoadU(d, from + i), hn::Set(d, factor));
-    if (add) value = hn::Add(hn::LoadU(d, to + i), value);
-    hn::StoreU(value, d, to + i);
+    auto value = hn::Mul(load(d, from + i), hn::Set(d, factor));
+    if (add) value = hn::Add(load(d, to + i), value);
+    store(d, value, to + i);
   }
 };
 
@@ -62,13 +62,14 @@ base::Status run_scaled(const OpCall& call, const KernelContext& context) {
       broadcast_walk(call.outputs[0].shape, call.inputs[0].shape, call.inputs[1].shape);
   const bool left = walk.stride_a[static_cast<std::size_t>(walk.rank - 1)] == 1;
   const bool add = !call.modes.empty() && call.modes[0] == WriteMode::add;
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+  return with_memory(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* a = context.inputs[0].as<T>();
     const T* b = context.inputs[1].as<T>();
     T* out = context.outputs[0].as<T>();
     const auto run = [&](std::int64_t o, std::int64_t i, std::int64_t j, std::int64_t count) {
-      const ScaledRun<T> scaled{left ? a + i : b + j, left ? b[j] : a[i], out + o, add};
+      const auto factor = static_cast<Computed<T>>(left ? b[j] : a[i]);
+      const ScaledRun<T> scaled{left ? a + i : b + j, factor, out + o, add};
       run_range<T>(scaled, 0, count);
     };
     parallel_ranges(context, context.outputs[0].elements(),

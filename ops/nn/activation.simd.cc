@@ -22,7 +22,7 @@ struct ReluElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto x = hn::LoadU(d, data + i);
+    const auto x = load(d, data + i);
     out.store(d, hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x), i);
   }
 };
@@ -36,7 +36,7 @@ struct ReluBackwardElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto ended = hn::Le(hn::LoadU(d, value + i), hn::Zero(d));
+    const auto ended = hn::Le(load(d, value + i), hn::Zero(d));
     out.store(d, hn::IfThenZeroElse(ended, gradient.load(d, i)), i);
   }
 };

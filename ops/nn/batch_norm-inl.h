@@ -9,7 +9,7 @@
 
 #include "ops/nn/batch_norm.h"
 #include "ops/support/channel_rows.h"
-#include "ops/support/tail-inl.h"
+#include "ops/support/memory-inl.h"
 
 // As elements-inl.h: read once per instruction set.
 #if HWY_ONCE
@@ -24,10 +24,11 @@ namespace troupe::ops {
 struct NormCall {
   ChannelRows places;
   BatchNorm v;
-  const float *data = nullptr, *gradient = nullptr, *addend = nullptr;
+  bool bf16 = false;  ///< what data, gradient, addend and output hold; else f32
+  const void *data = nullptr, *gradient = nullptr, *addend = nullptr;
   const float *gamma = nullptr, *beta = nullptr;  ///< null: one, zero
   const float *mean = nullptr, *variance = nullptr;
-  float* output = nullptr;                    ///< of a gradient: data's
+  void* output = nullptr;                     ///< of a gradient: data's
   float *first = nullptr, *second = nullptr;  ///< mean and variance, or the gradients of vectors
   bool streams = false;                       ///< `output` goes past the caches
   double* scratch = nullptr;                  ///< two numbers per channel of each part's rows
@@ -60,6 +61,16 @@ struct NormRows {
 struct NormParts {
   std::int64_t begin = 0, end = 0;
 };
+
+/// Memory of a call, as numbers of T.
+template <typename T>
+const T* numbers(const void* memory) {
+  return static_cast<const T*>(memory);
+}
+template <typename T>
+T* numbers(void* memory) {
+  return static_cast<T*>(memory);
+}
 
 /// Rows whose sums are taken in f32.
 inline constexpr std::int64_t kNormPiece = 128;
@@ -103,21 +114,21 @@ HWY_INLINE hn::Vec<D> load_some(D d, const float* from, std::int64_t count, floa
   return hn::IfThenElse(there, Tail<D>(d, count).load(from), hn::Set(d, other));
 }
 
-template <typename D, typename Whole>
-HWY_INLINE hn::Vec<D> load_row(D d, Whole, const float* from, const NormRows& rows) {
+template <typename D, typename Whole, typename T>
+HWY_INLINE hn::Vec<D> load_row(D d, Whole, const T* from, const NormRows& rows) {
   if constexpr (Whole::value) {
-    return hn::LoadU(d, from);
+    return load(d, from);
   } else {
-    return Tail<D>(d, rows.numbers).load(from);
+    return load_first(d, rows.numbers, from);
   }
 }
 
-template <typename D, typename Whole>
-HWY_INLINE void store_row(D d, Whole, hn::Vec<D> value, float* to, const NormRows& rows) {
+template <typename D, typename Whole, typename T>
+HWY_INLINE void store_row(D d, Whole, hn::Vec<D> value, T* to, const NormRows& rows) {
   if constexpr (Whole::value) {
-    hn::StoreU(value, d, to);
+    store(d, value, to);
   } else {
-    Tail<D>(d, rows.numbers).store(value, to);
+    store_first(d, rows.numbers, value, to);
   }
 }
 
@@ -220,13 +231,13 @@ struct Pairs {
 };
 
 /// The moments of one part by channels: means, then sums of squared distances from them.
-template <typename D>
+template <typename T, typename D>
 HWY_INLINE void measure_part(D d, const NormCall& c, std::int64_t group, std::int64_t part) {
   Pairs lanes;
   double* const moments = lanes.at;
   std::int64_t before = 0;
   for_rows(c.places, group, part, kNormPiece, [&](const NormRows& rows, auto whole) HWY_ATTR {
-    const float* const from = c.data + rows.offset;
+    const T* const from = numbers<T>(c.data) + rows.offset;
     const std::int64_t step = c.places.row_step;
     auto sum = hn::Zero(d), odd_sum = hn::Zero(d);
     std::int64_t i = 0;
@@ -255,10 +266,10 @@ HWY_INLINE void measure_part(D d, const NormCall& c, std::int64_t group, std::in
 }
 
 /// Writes a row of output; kStreams: past the caches, which whole rows can.
-template <bool kStreams, typename D, typename Whole>
-HWY_INLINE void put_row(D d, Whole whole, hn::Vec<D> value, float* to, const NormRows& rows) {
+template <bool kStreams, typename D, typename Whole, typename T>
+HWY_INLINE void put_row(D d, Whole whole, hn::Vec<D> value, T* to, const NormRows& rows) {
   if constexpr (kStreams && Whole::value) {
-    hn::Stream(value, d, to);
+    stream(d, value, to);
   } else {
     store_row(d, whole, value, to, rows);
   }
@@ -266,17 +277,17 @@ HWY_INLINE void put_row(D d, Whole whole, hn::Vec<D> value, float* to, const Nor
 
 /// Writes the rows of one part. kSum: an addend; kStreams: past the caches. Here as below, what
 /// rows share is copied, or each store might have changed it.
-template <bool kSum, bool kStreams, typename D>
+template <typename T, bool kSum, bool kStreams, typename D>
 HWY_INLINE void normalise_part(D d, const NormCall& c, const Scaling<D>& shared, std::int64_t group,
                                std::int64_t part) {
   for_rows(c.places, group, part, c.places.rows, [&](const NormRows& rows, auto whole) HWY_ATTR {
     const Scaling<D> normal = shared;
     const auto least = hn::Set(d, c.v.epilogue.relu ? 0.0F : -HUGE_VALF);
     const std::int64_t step = c.places.row_step;
-    const float* from = c.data + rows.offset;
-    const float* addend = c.addend;
+    const T* from = numbers<T>(c.data) + rows.offset;
+    const T* addend = numbers<T>(c.addend);
     if constexpr (kSum) addend += rows.offset;
-    float* to = c.output + rows.offset;
+    T* to = numbers<T>(c.output) + rows.offset;
     for (std::int64_t i = 0; i < rows.count; ++i, from += step, to += step) {
       auto y = normal(load_row(d, whole, from, rows));
       if constexpr (kSum) {
@@ -321,10 +332,9 @@ struct GradientRow {
   hn::Vec<D> gradient, distance;
 };
 
-template <bool kRelu, typename D, typename Whole>
+template <bool kRelu, typename D, typename Whole, typename T>
 HWY_INLINE GradientRow<D> load_gradient(D d, Whole whole, const Scaling<D>& normal,
-                                        const NormRows& rows, const float* gradient,
-                                        const float* data) {
+                                        const NormRows& rows, const T* gradient, const T* data) {
   GradientRow<D> row{load_row(d, whole, gradient, rows),
                      hn::Sub(load_row(d, whole, data, rows), normal.mean)};
   if constexpr (!Whole::value) {  // the mean may be infinite
@@ -340,7 +350,7 @@ HWY_INLINE GradientRow<D> load_gradient(D d, Whole whole, const Scaling<D>& norm
 
 /// The sums of parts that go together by channels: of gradients, then of their products with
 /// distances. They are those of the first part.
-template <bool kRelu, typename D>
+template <typename T, bool kRelu, typename D>
 HWY_INLINE void sum_parts(D d, const NormCall& c, const Scaling<D>& shared, std::int64_t group,
                           const NormParts& parts) {
   Pairs lanes;
@@ -354,7 +364,8 @@ HWY_INLINE void sum_parts(D d, const NormCall& c, const Scaling<D>& shared, std:
   const auto sum_rows = [&](const NormRows& rows, auto whole) HWY_ATTR {
     const Scaling<D> normal = shared;
     const std::int64_t step = c.places.row_step;
-    const float *gradient = c.gradient + rows.offset, *data = c.data + rows.offset;
+    const T* gradient = numbers<T>(c.gradient) + rows.offset;
+    const T* data = numbers<T>(c.data) + rows.offset;
     auto odd_sum = hn::Zero(d), odd_products = hn::Zero(d);
     std::int64_t i = 0;
     for (; i + 2 <= rows.count; i += 2, gradient += 2 * step, data += 2 * step) {
@@ -408,15 +419,16 @@ struct Common {
 
 /// Writes the gradient of data of one part: a * gradient and, unless statistics are given,
 /// + b * distance + c.
-template <bool kRelu, bool kGlobal, bool kStreams, typename D>
+template <typename T, bool kRelu, bool kGlobal, bool kStreams, typename D>
 HWY_INLINE void differentiate_part(D d, const NormCall& c, const Scaling<D>& shared_normal,
                                    const Common<D>& shared, std::int64_t group, std::int64_t part) {
   for_rows(c.places, group, part, c.places.rows, [&](const NormRows& rows, auto whole) HWY_ATTR {
     const Scaling<D> normal = shared_normal;
     const Common<D> common = shared;
     const std::int64_t step = c.places.row_step;
-    const float *gradient = c.gradient + rows.offset, *data = c.data + rows.offset;
-    float* to = c.output + rows.offset;
+    const T* gradient = numbers<T>(c.gradient) + rows.offset;
+    const T* data = numbers<T>(c.data) + rows.offset;
+    T* to = numbers<T>(c.output) + rows.offset;
     for (std::int64_t i = 0; i < rows.count; ++i, gradient += step, data += step, to += step) {
       const auto row = load_gradient<kRelu>(d, whole, normal, rows, gradient, data);
       auto result = hn::Mul(normal.scale, row.gradient);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm, its prediction form and its gradient of f32 with the widest vectors of the machine,
-// in the layout that data has. What binds them is memory: the statistics of the batch take one pass
-// over data, by pieces that stay in the first cache and are joined in f64 (Chan, Golub and LeVeque
-// 1979); sum and relu ride in the pass that normalises; and the gradient finds from data where relu
-// was zero. One channel's passes follow each other while its numbers may be in a cache.
+// batch_norm, its prediction form and its gradient of f32 and bf16 with the widest vectors of the
+// machine, in the layout that data has. What binds them is memory: the statistics of the batch take
+// one pass over data, by pieces that stay in the first cache and are joined in f64 (Chan, Golub and
+// LeVeque 1979); sum and relu ride in the pass that normalises; and the gradient finds from data
+// where relu was zero. One channel's passes follow each other while its numbers may be in a cache.
 // Results depend on shapes and layouts alone.
 #include <algorithm>
 #include <cmath>
@@ -29,62 +29,72 @@ namespace troupe::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// run(d) with the tag of so many lanes.
+/// run(d, T{}) with the tag of a call's lanes and the type of its numbers.
 template <typename Run>
-HWY_INLINE void with_lanes(std::int64_t lanes, Run&& run) {
-  const hn::ScalableTag<float> widest;
-  if (lanes == static_cast<std::int64_t>(hn::Lanes(widest))) {
-    run(widest);
+HWY_INLINE void with_types(const NormCall& c, Run&& run) {
+  const auto with_lanes = [&](auto zero) HWY_ATTR {
+    const hn::ScalableTag<float> widest;
+    if (c.places.lanes == static_cast<std::int64_t>(hn::Lanes(widest))) {
+      run(widest, zero);
+    } else {
+      run(hn::CappedTag<float, kNarrowLanes>(), zero);
+    }
+  };
+  if (c.bf16) {
+    with_lanes(base::BF16{});
   } else {
-    run(hn::CappedTag<float, kNarrowLanes>());
+    with_lanes(float{});
   }
 }
 
 void measure(const NormCall& c, std::int64_t group, const NormParts& parts) {
-  with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
-    for (std::int64_t part = parts.begin; part < parts.end; ++part) measure_part(d, c, group, part);
+  with_types(c, [&](auto d, auto zero) HWY_ATTR {
+    for (std::int64_t part = parts.begin; part < parts.end; ++part) {
+      measure_part<decltype(zero)>(d, c, group, part);
+    }
   });
 }
 
 void normalise(const NormCall& c, std::int64_t group, const NormParts& parts) {
-  with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
+  with_types(c, [&](auto d, auto zero) HWY_ATTR {
     using D = decltype(d);
+    using T = decltype(zero);
     const Scaling<D> normal(d, c, group);
-    for (std::int64_t part = parts.end; part-- > parts.begin;) {
-      if (c.v.epilogue.sum) {
-        (c.streams ? normalise_part<true, true, D> : normalise_part<true, false, D>)(d, c, normal,
-                                                                                     group, part);
-      } else {
-        (c.streams ? normalise_part<false, true, D> : normalise_part<false, false, D>)(d, c, normal,
-                                                                                       group, part);
-      }
-    }
+    const auto choose = [&c](auto* streams, auto* stays) { return c.streams ? streams : stays; };
+    const auto run =
+        c.v.epilogue.sum
+            ? choose(normalise_part<T, true, true, D>, normalise_part<T, true, false, D>)
+            : choose(normalise_part<T, false, true, D>, normalise_part<T, false, false, D>);
+    for (std::int64_t part = parts.end; part-- > parts.begin;) run(d, c, normal, group, part);
   });
   if (c.streams) hwy::FlushStream();
 }
 
 void sum_gradients(const NormCall& c, std::int64_t group, const NormParts& parts) {
-  with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
+  with_types(c, [&](auto d, auto zero) HWY_ATTR {
     using D = decltype(d);
+    using T = decltype(zero);
     const Scaling<D> normal(d, c, group);
+    const auto run = c.v.epilogue.relu ? sum_parts<T, true, D> : sum_parts<T, false, D>;
     for (std::int64_t part = parts.begin; part < parts.end; part += c.places.together) {
       const NormParts lot{part, std::min(part + c.places.together, parts.end)};
-      (c.v.epilogue.relu ? sum_parts<true, D> : sum_parts<false, D>)(d, c, normal, group, lot);
+      run(d, c, normal, group, lot);
     }
   });
 }
 
 template <bool kStreams>
 void differentiate_parts(const NormCall& c, std::int64_t group, const NormParts& parts) {
-  with_lanes(c.places.lanes, [&](auto d) HWY_ATTR {
+  with_types(c, [&](auto d, auto zero) HWY_ATTR {
     using D = decltype(d);
+    using T = decltype(zero);
     const Scaling<D> normal(d, c, group);
     const Common<D> common(d, c, group);
     const auto choose = [&c](auto* global, auto* whole) { return c.v.global ? global : whole; };
-    const auto run = c.v.epilogue.relu ? choose(differentiate_part<true, true, kStreams, D>,
-                                                differentiate_part<true, false, kStreams, D>)
-                                       : choose(differentiate_part<false, true, kStreams, D>,
-                                                differentiate_part<false, false, kStreams, D>);
+    const auto run = c.v.epilogue.relu ? choose(differentiate_part<T, true, true, kStreams, D>,
+                                                differentiate_part<T, true, false, kStreams, D>)
+                                       : choose(differentiate_part<T, false, true, kStreams, D>,
+                                                differentiate_part<T, false, false, kStreams, D>);
     for (std::int64_t part = parts.end; part-- > parts.begin;) {
       run(d, c, normal, common, group, part);
     }
@@ -179,7 +189,8 @@ class NormKernel : public Kernel {
     NormCall c;
     c.places = plan_.places;
     c.v = plan_.v;
-    c.output = context.outputs[0].as<float>();
+    c.bf16 = context.outputs[0].dtype == base::DType::bf16;
+    c.output = context.outputs[0].data;
     c.scratch = reinterpret_cast<double*>(context.scratch.data());
     return c;
   }
@@ -203,10 +214,10 @@ class ForwardKernel final : public NormKernel {
 
   Status run(const KernelContext& context) const override {
     NormCall c = start(context);
-    c.data = context.inputs[0].as<float>();
+    c.data = context.inputs[0].data;
     if (!c.v.fix_gamma) c.gamma = context.inputs[1].as<float>();
     c.beta = context.inputs[2].as<float>();
-    if (c.v.epilogue.sum) c.addend = context.inputs.back().as<float>();
+    if (c.v.epilogue.sum) c.addend = context.inputs.back().data;
     const bool training = context.outputs.size() > 1;
     c.first = training ? context.outputs[1].as<float>() : nullptr;
     c.second = training ? context.outputs[2].as<float>() : nullptr;
@@ -239,8 +250,8 @@ class BackwardKernel final : public NormKernel {
 
   Status run(const KernelContext& context) const override {
     NormCall c = start(context);
-    c.gradient = context.inputs[0].as<float>();
-    c.data = context.inputs[1].as<float>();
+    c.gradient = context.inputs[0].data;
+    c.data = context.inputs[1].data;
     if (!c.v.fix_gamma) c.gamma = context.inputs[2].as<float>();
     c.mean = context.inputs[3].as<float>();
     c.variance = context.inputs[4].as<float>();
@@ -264,8 +275,9 @@ class BackwardKernel final : public NormKernel {
 /// A call's places and layouts: tensors of data's shape have data's layout, vectors are dense.
 Result<NormKernel::Plan> read_plan(const OpCall& call, std::size_t data_index) {
   const TensorDesc& data = call.inputs[data_index];
-  if (!call.device.host_memory() || data.dtype != base::DType::f32) {
-    return base::error(Errc::unimplemented, "only f32 on a CPU");
+  const bool bf16 = data.dtype == base::DType::bf16;
+  if (!call.device.host_memory() || (!bf16 && data.dtype != base::DType::f32)) {
+    return base::error(Errc::unimplemented, "only f32 and bf16 on a CPU");
   }
   for (const WriteMode mode : call.modes) {
     if (mode != WriteMode::write) return base::error(Errc::unimplemented, "only writes");
@@ -294,6 +306,15 @@ Result<NormKernel::Plan> read_plan(const OpCall& call, std::size_t data_index) {
   return plan;
 }
 
+/// Vectors are f32, as a network's are.
+bool only_data_in_bf16(const OpCall& call) {
+  const auto fits = [](const TensorDesc& tensor) {
+    return tensor.shape.rank() > 1 || tensor.dtype == base::DType::f32;
+  };
+  return only_bf16(call) && std::all_of(call.inputs.begin(), call.inputs.end(), fits) &&
+         std::all_of(call.outputs.begin(), call.outputs.end(), fits);
+}
+
 Result<std::unique_ptr<Kernel>> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(NormKernel::Plan plan, read_plan(call, 0));
   return std::unique_ptr<Kernel>(std::make_unique<ForwardKernel>(std::move(plan)));
@@ -308,9 +329,11 @@ Result<std::unique_ptr<Kernel>> backward(const OpCall& call) {
 
 std::span<const BackendKernel> kernels_batch_norm_simd() {
   static const std::vector<BackendKernel> kernels = {
-      {"batch_norm", {"simd:norm", forward}},
-      {"batch_norm_inference", {"simd:norm", forward}},
-      {"batch_norm_backward", {"simd:norm", backward}},
+      {"batch_norm", {.name = "simd:norm", .make = forward, .takes_16_bits = only_data_in_bf16}},
+      {"batch_norm_inference",
+       {.name = "simd:norm", .make = forward, .takes_16_bits = only_data_in_bf16}},
+      {"batch_norm_backward",
+       {.name = "simd:norm", .make = backward, .takes_16_bits = only_data_in_bf16}},
   };
   return kernels;
 }

@@ -202,7 +202,7 @@ KernelDef cudnn_kernel(Pass pass, const Engine& engine) {
     return CudnnConvolution::make(std::move(fixed), pass, engine);
   };
   KernelDef kernel{engine.kernel, make};
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
   kernel.by_choice = &engine != &kEngines[0];
   return kernel;

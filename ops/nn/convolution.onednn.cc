@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution and its gradient by oneDNN's direct convolutions, on the layouts they like best.
+// convolution and its gradient by oneDNN's direct convolutions, of f32 and, where the processor has
+// instructions for it, of bf16, on the layouts they like best.
 #include "ops/nn/convolution.h"
 #include "ops/nn/linear.h"
 #include "ops/roofline.h"
@@ -136,41 +137,55 @@ base::Result<Plan> backward_weights(const OpCall& call) {
 }
 
 /// The rule: the library's fast kernels work on blocks of channels, which are padded; dense tensors
-/// it gathers, through memory, and multiplies at less than half of the speed.
-double seconds(const OpCall& call, const TensorDesc& data, const TensorDesc& result) {
+/// it gathers, through memory, and multiplies at less than half of the speed. `speed`: of products,
+/// beside those of f32.
+double seconds(const OpCall& call, const TensorDesc& data, const TensorDesc& result, double speed) {
   constexpr std::int64_t kBlock = 16, kFewChannels = 4;  // few are not put into blocks
   const auto dense = [](const TensorDesc& tensor) {
     return !tensor.any_layout && tensor.layout.is_dense();
   };
-  if (dense(data) && dense(result)) return roofline_seconds(call, {.compute = 0.45, .memory = 0.8});
+  if (dense(data) && dense(result)) {
+    return roofline_seconds(call, {.compute = 0.45 * speed, .memory = 0.8});
+  }
   const auto fill = [](std::int64_t channels) {
     return static_cast<double>(channels) /
            static_cast<double>((channels + kBlock - 1) / kBlock * kBlock);
   };
   const std::int64_t groups = call.params.integer("num_group");
   const std::int64_t in = data.shape[1], out = result.shape[1];
-  if (groups != 1) return roofline_seconds(call);
-  return roofline_seconds(call, {.compute = fill(out) * (in <= kFewChannels ? 1.0 : fill(in))});
+  if (groups != 1) return roofline_seconds(call, {.compute = speed});
+  const double filled = fill(out) * (in <= kFewChannels ? 1.0 : fill(in));
+  return roofline_seconds(call, {.compute = filled * speed});
 }
 
-BackendKernel kernel(std::string op, base::Result<Plan> (*build)(const OpCall&),
-                     SecondsFunction rule) {
-  BackendKernel result = onednn::backend_kernel(std::move(op), build);
-  result.kernel.seconds = std::move(rule);
-  return result;
+/// An operator's kernels of f32 and of bf16.
+void add_kernels(std::vector<BackendKernel>& list, const std::string& op,
+                 base::Result<Plan> (*build)(const OpCall&),
+                 double (*rule)(const OpCall& call, double speed)) {
+  list.push_back(onednn::backend_kernel(op, build));
+  list.back().kernel.seconds = [rule](const OpCall& call) { return rule(call, 1.0); };
+  list.push_back(onednn::backend_kernel_of_bf16(op, build));
+  list.back().kernel.seconds = [rule](const OpCall& call) {
+    return rule(call, onednn::bf16_speed());
+  };
 }
 
 }  // namespace
 
 std::span<const BackendKernel> kernels_convolution_onednn() {
-  static const std::vector<BackendKernel> kernels = {
-      kernel("convolution", forward,
-             [](const OpCall& c) { return seconds(c, c.inputs[0], c.outputs[0]); }),
-      kernel("convolution_backward_data", backward_data,
-             [](const OpCall& c) { return seconds(c, c.outputs[0], c.inputs[0]); }),
-      kernel("convolution_backward_weights", backward_weights,
-             [](const OpCall& c) { return seconds(c, c.inputs[1], c.inputs[0]); }),
-  };
+  static const std::vector<BackendKernel> kernels = [] {
+    std::vector<BackendKernel> list;
+    add_kernels(list, "convolution", forward, [](const OpCall& c, double speed) {
+      return seconds(c, c.inputs[0], c.outputs[0], speed);
+    });
+    add_kernels(
+        list, "convolution_backward_data", backward_data,
+        [](const OpCall& c, double speed) { return seconds(c, c.outputs[0], c.inputs[0], speed); });
+    add_kernels(
+        list, "convolution_backward_weights", backward_weights,
+        [](const OpCall& c, double speed) { return seconds(c, c.inputs[1], c.inputs[0], speed); });
+    return list;
+  }();
   return kernels;
 }
 

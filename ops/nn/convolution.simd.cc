@@ -266,7 +266,7 @@ class PatchKernel final : public Kernel {
     const base::TensorView& output = context.outputs[0];
     convolution_.run(context, context.inputs[0].as<float>(), context.inputs[1].as<float>(),
                      biased_ ? context.inputs[2].as<float>() : nullptr, output.as<float>());
-    if (epilogue_.relu) relu_in_place(context, output.as<float>(), output.elements());
+    if (epilogue_.relu) relu_in_place(context, output);
     return {};
   }
 

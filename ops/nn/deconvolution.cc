@@ -240,8 +240,9 @@ class TwinKernel final : public Kernel {
   Status run(const KernelContext& context) const override {
     TROUPE_TRY(inner_->run(context));
     if (count_ == 0) return {};
-    return with_floating(context.outputs[0].dtype, [&](auto zero) {
+    return with_real(context.outputs[0].dtype, [&](auto zero) {
       using T = decltype(zero);
+      using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
       const T* bias = context.inputs[2].as<T>();
       T* output = context.outputs[0].as<T>();
       const AxisView& v = channels_;
@@ -254,7 +255,10 @@ class TwinKernel final : public Kernel {
               const std::int64_t first = at % v.extent * v.block;
               const std::int64_t count = std::min(v.block, count_ - first);
               for (std::int64_t i = at * v.inner; i < (at + 1) * v.inner; i += v.block) {
-                for (std::int64_t k = 0; k < count; ++k) output[i + k] += bias[first + k];
+                for (std::int64_t k = 0; k < count; ++k) {
+                  T& to = output[i + k];
+                  to = T(static_cast<Wide>(to) + static_cast<Wide>(bias[first + k]));
+                }
               }
             }
           },
@@ -309,7 +313,10 @@ KernelDef twin_kernel(const KernelDef& convolution, const Twins& twins) {
     const Result<OpCall> twin = twin_call(call, twins);
     return twin.ok() && inner ? inner(*twin) : roofline_seconds(call);
   };
-  return {convolution.name, prepare, seconds};
+  KernelDef twin = convolution;
+  twin.make = prepare;
+  twin.seconds = seconds;
+  return twin;
 }
 
 /// The reference kernel of one of deconvolution's operators.

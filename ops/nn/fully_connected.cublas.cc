@@ -100,7 +100,7 @@ KernelDef cublas_kernel(Pass pass) {
     return CublasConnected::make(call, pass);
   };
   KernelDef kernel{"cublas", make};
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
   return kernel;
 }

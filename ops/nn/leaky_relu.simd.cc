@@ -23,13 +23,13 @@ template <typename T>
 struct LeakyElements : ElementsCall {
   const T* passed = input<T>(0);
   const T* sign = input<T>(call.inputs.size() - 1);
-  T slope = static_cast<T>(call.params.real("slope"));
+  Computed<T> slope = static_cast<Computed<T>>(call.params.real("slope"));
   ElementsOutput<T> out{{call, context}};
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto x = hn::LoadU(d, passed + i);
-    const auto above = hn::Gt(hn::LoadU(d, sign + i), hn::Zero(d));
+    const auto x = load(d, passed + i);
+    const auto above = hn::Gt(load(d, sign + i), hn::Zero(d));
     out.store(d, hn::IfThenElse(above, x, hn::Mul(hn::Set(d, slope), x)), i);
   }
 };
@@ -49,30 +49,30 @@ struct EluNumbers {
 /// the output's height over its lowest value.
 template <typename T>
 struct EluBackwardElements : ElementsCall {
-  EluNumbers<T> of{call.params};
+  EluNumbers<Computed<T>> of{call.params};
   const T* gradient = input<T>(0);
   const T* output = input<T>(1);
   ElementsOutput<T> out{{call, context}};
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto y = hn::LoadU(d, output + i);
+    const auto y = load(d, output + i);
     const auto factor = hn::IfThenElse(hn::Gt(y, hn::Zero(d)), hn::Set(d, of.above),
                                        hn::Add(y, hn::Set(d, of.depth)));
-    out.store(d, hn::Mul(hn::LoadU(d, gradient + i), factor), i);
+    out.store(d, hn::Mul(load(d, gradient + i), factor), i);
   }
 };
 
 /// elu and selu.
 template <typename T>
 struct EluElements : ElementsCall {
-  EluNumbers<T> of{call.params};
+  EluNumbers<Computed<T>> of{call.params};
   const T* data = input<T>(0);
   ElementsOutput<T> out{{call, context}};
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto x = hn::LoadU(d, data + i);
+    const auto x = load(d, data + i);
     const auto below = hn::Mul(hn::Set(d, of.depth), expm1_below_zero(d, x));
     const auto positive = hn::Gt(x, hn::Zero(d));
     out.store(d, hn::IfThenElse(positive, hn::Mul(hn::Set(d, of.above), x), below), i);
@@ -108,7 +108,7 @@ struct GeluElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto x = hn::LoadU(d, data + i);
+    const auto x = load(d, data + i);
     out.store(d, hn::Mul(x, Normal<D>(d, x).below), i);
   }
 };
@@ -122,22 +122,22 @@ struct GeluBackwardElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto x = hn::LoadU(d, data + i);
+    const auto x = load(d, data + i);
     const Normal<D> normal(d, x);
     const auto scaled = hn::Mul(x, hn::Set(d, 0.398942280F));  // 1 / sqrt(2 pi)
     const auto slope = hn::MulAdd(scaled, normal.density, normal.below);
-    out.store(d, hn::Mul(hn::LoadU(d, gradient + i), slope), i);
+    out.store(d, hn::Mul(load(d, gradient + i), slope), i);
   }
 };
 
 base::Status run_gelu(const OpCall& call, const KernelContext& context) {
-  return run_elements_of<GeluElements, float>(call, context);
+  return run_f32_elements<GeluElements>(call, context);
 }
 base::Status run_gelu_backward(const OpCall& call, const KernelContext& context) {
-  return run_elements_of<GeluBackwardElements, float>(call, context);
+  return run_f32_elements<GeluBackwardElements>(call, context);
 }
 base::Status run_elu(const OpCall& call, const KernelContext& context) {
-  return run_elements_of<EluElements, float>(call, context);
+  return run_f32_elements<EluElements>(call, context);
 }
 base::Status run_leaky(const OpCall& call, const KernelContext& context) {
   return run_elements<LeakyElements>(call, context);
@@ -185,11 +185,11 @@ base::Status run_elu_forward(const OpCall& call, const KernelContext& context) {
 
 base::Status accepts_elu(const OpCall& call) {
   const std::string& type = call.params.text("act_type");
-  if (type == "elu" || type == "selu") return only_f32(call);
+  if (type == "elu" || type == "selu") return not_f64(call);
   return base::error(base::Errc::unimplemented, "only elu and selu");
 }
 base::Status accepts_gelu(const OpCall& call) {
-  if (call.params.text("act_type") == "gelu") return only_f32(call);
+  if (call.params.text("act_type") == "gelu") return not_f64(call);
   return base::error(base::Errc::unimplemented, "only gelu");
 }
 base::Status accepts_forward(const OpCall& call) {

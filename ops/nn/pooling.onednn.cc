@@ -75,7 +75,9 @@ base::Result<Plan> backward(const OpCall& call) {
 std::span<const BackendKernel> kernels_pooling_onednn() {
   static const std::vector<BackendKernel> kernels = {
       onednn::backend_kernel("pooling", forward),
+      onednn::backend_kernel_of_bf16("pooling", forward),
       onednn::backend_kernel("pooling_backward", backward),
+      onednn::backend_kernel_of_bf16("pooling_backward", backward),
   };
   return kernels;
 }

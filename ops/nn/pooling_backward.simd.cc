@@ -121,7 +121,6 @@ KernelDef spread_kernel() {
     if (call.params.text("pool_type") != "max" || call.inputs[2].dtype != base::DType::u8) {
       return base::error(Errc::unimplemented, "only max with indices of one byte");
     }
-    TROUPE_TRY(only_f32(call));
     const Pooling v = read_pooling(call.params, call.inputs[1].shape, call.inputs[0].shape);
     bool aside = v.window[1].kernel == 2;
     for (std::size_t axis = 0; axis < 2; ++axis) {
@@ -133,7 +132,7 @@ KernelDef spread_kernel() {
       return base::error(Errc::unimplemented, "only windows side by side, 2 columns wide");
     return {};
   };
-  return flat_kernel("simd", run_spread, accepts);
+  return flat_kernel_of_f32("simd", run_spread, accepts);
 }
 
 }  // namespace

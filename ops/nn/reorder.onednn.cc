@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reorder by oneDNN, between any two layouts of f32 tensors that it can describe.
+// reorder by oneDNN, between any two layouts of tensors of f32 or bf16 that it can describe.
 #include "ops/support/layout_map.h"
 #include "ops/support/onednn.h"
 
@@ -20,7 +20,8 @@ base::Result<onednn::Plan> build(const OpCall& call) {
 }  // namespace
 
 std::span<const BackendKernel> kernels_reorder_onednn() {
-  static const std::vector<BackendKernel> kernels = {onednn::backend_kernel("reorder", build)};
+  static const std::vector<BackendKernel> kernels = {
+      onednn::backend_kernel("reorder", build), onednn::backend_kernel_of_bf16("reorder", build)};
   return kernels;
 }
 

@@ -22,8 +22,8 @@ struct SiluElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto x = hn::LoadU(d, data + i);
-    out.store(d, hn::Div(x, hn::Add(hn::Set(d, T{1}), exp_of(d, hn::Neg(x)))), i);
+    const auto x = load(d, data + i);
+    out.store(d, hn::Div(x, hn::Add(hn::Set(d, Computed<T>{1}), exp_of(d, hn::Neg(x)))), i);
   }
 };
 
@@ -36,18 +36,18 @@ struct SiluBackwardElements : ElementsCall {
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto x = hn::LoadU(d, data + i), one = hn::Set(d, T{1});
+    const auto x = load(d, data + i), one = hn::Set(d, Computed<T>{1});
     const auto s = hn::Div(one, hn::Add(one, exp_of(d, hn::Neg(x))));
     const auto slope = hn::Mul(s, hn::MulAdd(x, hn::Sub(one, s), one));
-    out.store(d, hn::Mul(hn::LoadU(d, gradient + i), slope), i);
+    out.store(d, hn::Mul(load(d, gradient + i), slope), i);
   }
 };
 
 base::Status run_silu(const OpCall& call, const KernelContext& context) {
-  return run_elements_of<SiluElements, float>(call, context);
+  return run_f32_elements<SiluElements>(call, context);
 }
 base::Status run_silu_backward(const OpCall& call, const KernelContext& context) {
-  return run_elements_of<SiluBackwardElements, float>(call, context);
+  return run_f32_elements<SiluBackwardElements>(call, context);
 }
 
 }  // namespace troupe::ops::HWY_NAMESPACE
@@ -72,8 +72,8 @@ base::Status run_backward(const OpCall& call, const KernelContext& context) {
 
 std::span<const BackendKernel> kernels_silu_simd() {
   static const std::vector<BackendKernel> kernels = {
-      {"silu", flat_kernel("simd:exp", run_forward, only_f32)},
-      {"silu_backward", flat_kernel("simd:exp", run_backward, only_f32)},
+      {"silu", flat_kernel("simd:exp", run_forward, not_f64)},
+      {"silu_backward", flat_kernel("simd:exp", run_backward, not_f64)},
   };
   return kernels;
 }

@@ -48,7 +48,7 @@ HWY_EXPORT(run_softmax_backward);
 HWY_EXPORT(run_log_softmax_backward);
 
 std::span<const BackendKernel> kernels_softmax_simd() {
-  const auto kernel = [](auto run) { return flat_kernel("simd", run, only_f32); };
+  const auto kernel = [](auto run) { return flat_kernel_of_f32("simd", run); };
   static const std::vector<BackendKernel> kernels = {
       {"softmax", kernel([](const OpCall& call, const KernelContext& context) {
          return HWY_DYNAMIC_DISPATCH(run_softmax)(call, context);

@@ -32,12 +32,10 @@ HWY_EXPORT(run_softmax_output);
 
 std::span<const BackendKernel> kernels_softmax_output_simd() {
   static const std::vector<BackendKernel> kernels = {
-      {"softmax_output", flat_kernel(
-                             "simd",
-                             [](const OpCall& call, const KernelContext& context) {
-                               return HWY_DYNAMIC_DISPATCH(run_softmax_output)(call, context);
-                             },
-                             only_f32)}};
+      {"softmax_output",
+       flat_kernel_of_f32("simd", [](const OpCall& call, const KernelContext& context) {
+         return HWY_DYNAMIC_DISPATCH(run_softmax_output)(call, context);
+       })}};
   return kernels;
 }
 

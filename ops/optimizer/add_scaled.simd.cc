@@ -17,13 +17,13 @@ template <typename T>
 struct AddScaledElements : ElementsCall {
   const T* lhs = input<T>(0);
   const T* rhs = input<T>(1);
-  T factor = *input<T>(2);
+  Computed<T> factor = static_cast<Computed<T>>(*input<T>(2));
   ElementsOutput<T> out{{call, context}};
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto product = hn::Mul(hn::LoadU(d, rhs + i), hn::Set(d, factor));
-    out.store(d, hn::Add(hn::LoadU(d, lhs + i), product), i);
+    const auto product = hn::Mul(load(d, rhs + i), hn::Set(d, factor));
+    out.store(d, hn::Add(load(d, lhs + i), product), i);
   }
 };
 

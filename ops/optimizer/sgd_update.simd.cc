@@ -18,31 +18,32 @@ namespace troupe::ops::HWY_NAMESPACE {
 /// One step of the update; its numbers are read once per weight.
 template <typename T>
 struct SgdElements : ElementsCall {
+  using Number = Computed<T>;
   const T* weight = input<T>(0);
   const T* gradient = input<T>(1);
   const T* velocity = input<T>(2);
-  T rate = *input<T>(3);
-  T count = *input<T>(4);
+  Number rate = static_cast<Number>(*input<T>(3));
+  Number count = static_cast<Number>(*input<T>(4));
   T* new_weight = output<T>(0);
   T* new_velocity = output<T>(1);
-  T momentum = static_cast<T>(call.params.real("momentum"));
-  T decay = static_cast<T>(call.params.real("wd"));
-  T limit = static_cast<T>(call.params.real("clip_gradient"));
+  Number momentum = static_cast<Number>(call.params.real("momentum"));
+  Number decay = static_cast<Number>(call.params.real("wd"));
+  Number limit = static_cast<Number>(call.params.real("clip_gradient"));
 
   template <typename D>
   HWY_INLINE void operator()(D d, std::int64_t i) const {
-    const auto w = hn::LoadU(d, weight + i);
-    auto g = hn::Div(hn::LoadU(d, gradient + i), hn::Set(d, count));
-    if (limit > T{0}) {
+    const auto w = load(d, weight + i);
+    auto g = hn::Div(load(d, gradient + i), hn::Set(d, count));
+    if (limit > Number{0}) {
       const auto high = hn::Set(d, limit);
       const auto low = hn::Neg(high);
       g = hn::IfThenElse(hn::Gt(g, high), high, g);
       g = hn::IfThenElse(hn::Lt(g, low), low, g);
     }
     g = hn::Add(g, hn::Mul(w, hn::Set(d, decay)));
-    const auto v = hn::Add(hn::Mul(hn::LoadU(d, velocity + i), hn::Set(d, momentum)), g);
-    hn::StoreU(hn::Sub(w, hn::Mul(v, hn::Set(d, rate))), d, new_weight + i);
-    hn::StoreU(v, d, new_velocity + i);
+    const auto v = hn::Add(hn::Mul(load(d, velocity + i), hn::Set(d, momentum)), g);
+    store(d, hn::Sub(w, hn::Mul(v, hn::Set(d, rate))), new_weight + i);
+    store(d, v, new_velocity + i);
   }
 };
 

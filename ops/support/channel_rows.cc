@@ -11,8 +11,9 @@ namespace {
 using base::Errc;
 using base::Layout;
 
-/// Rows of one part where a tensor's are one run.
-constexpr std::int64_t kPartRows = 1024;
+/// Rows of one part where a tensor's are one run: at most these, and about so many numbers, which
+/// stay in the second cache while one group after the other takes its own.
+constexpr std::int64_t kPartRows = 1024, kPartNumbers = 1 << 15, kLeastPartRows = 32;
 /// Most rows of short parts that go together.
 constexpr std::int64_t kTogetherRows = 128;
 
@@ -28,11 +29,14 @@ ChannelRows of_run(std::int64_t channels, std::int64_t rows) {
   r.lanes = vector_lanes();
   r.channels = channels;
   r.groups = (channels + r.lanes - 1) / r.lanes;
-  r.parts = (rows + kPartRows - 1) / kPartRows;
-  r.rows = std::min(rows, kPartRows);
-  r.last_rows = rows - (r.parts - 1) * kPartRows;
+  r.by_parts = r.groups > 1;
+  const std::int64_t part_rows =
+      r.by_parts ? std::clamp(kPartNumbers / channels, kLeastPartRows, kPartRows) : kPartRows;
+  r.parts = (rows + part_rows - 1) / part_rows;
+  r.rows = std::min(rows, part_rows);
+  r.last_rows = rows - (r.parts - 1) * part_rows;
   r.row_step = channels;
-  r.part_step = kPartRows * channels;
+  r.part_step = part_rows * channels;
   r.block_step = r.lanes;
   return r;
 }

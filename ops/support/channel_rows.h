@@ -27,6 +27,7 @@ struct ChannelRows {
   std::int64_t row_step = 0, part_step = 0;
   std::int64_t groups_in_block = 1, block_step = 0;
   std::int64_t together = 1;  ///< short parts, beginning at a multiple of this, that go together
+  bool by_parts = false;      ///< rows of several groups share cache lines
 
   std::int64_t offset(std::int64_t group, std::int64_t part) const {
     return group / groups_in_block * block_step + group % groups_in_block * lanes +
@@ -44,12 +45,23 @@ struct ChannelRows {
 
 /// Runs first(group, begin, end) over parts [begin, end), whole lots that go together; then, of a
 /// group whose parts are through, middle(group), and then last(group, begin, end). A group stays
-/// with one thread where there are enough of them for all; last() should begin with the last part,
-/// which was read last.
+/// with one thread where there are enough of them for all, unless the groups of a part follow each
+/// other; last() should begin with the last part, which was read last.
 template <typename First, typename Middle, typename Last>
 void run_groups(const KernelContext& context, const ChannelRows& p, First&& first, Middle&& middle,
                 Last&& last) {
   constexpr std::int64_t kGroupsOfThread = 4;
+  if (p.by_parts) {
+    const auto each = [&](auto&& f) {
+      context.parallel(p.parts, [&](std::int64_t part) {
+        for (std::int64_t group = 0; group < p.groups; ++group) f(group, part, part + 1);
+      });
+    };
+    each(first);
+    context.parallel(p.groups, middle);
+    each(last);
+    return;
+  }
   if (p.groups % context.team == 0 || p.groups >= kGroupsOfThread * context.team) {
     context.parallel(p.groups, [&](std::int64_t group) {
       first(group, std::int64_t{0}, p.parts);

@@ -60,7 +60,7 @@ KernelDef layouts_device_kernel(
         std::make_unique<FunctionKernel>("cuda", std::move(fixed), run, bytes));
   };
   KernelDef kernel{"cuda", make};
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
   return kernel;
 }

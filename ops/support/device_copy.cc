@@ -9,7 +9,7 @@ namespace troupe::ops {
 KernelDef any_device_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run) {
   KernelDef kernel{
       "cuda", [run = std::move(run)](const OpCall& call) { return make_flat("cuda", call, run); }};
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
   return kernel;
 }

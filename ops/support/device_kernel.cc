@@ -17,7 +17,7 @@ KernelDef device_kernel(std::function<base::Status(const OpCall&, const KernelCo
     return make_flat("cuda", call, run);
   };
   KernelDef kernel{"cuda", make};
-  kernel.takes_16_bits = true;
+  kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
   return kernel;
 }

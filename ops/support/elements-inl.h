@@ -9,6 +9,7 @@
 #include <array>
 
 #include "ops/support/chunks.h"
+#include "ops/support/memory-inl.h"
 #include "ops/support/streaming.h"
 #include "ops/support/variadic.h"
 
@@ -48,11 +49,11 @@ struct ElementsOutput : ElementsCall {
   /// Stores the vector `value` to the elements from `i` on.
   template <typename D, typename V>
   HWY_INLINE void store(D d, V value, std::int64_t i) const {
-    if (adds) value = hn::Add(hn::LoadU(d, data + i), value);
-    if constexpr (hn::MaxLanes(D()) == hn::MaxLanes(hn::ScalableTag<T>())) {
-      if (streams) return hn::Stream(value, d, data + i);
+    if (adds) value = hn::Add(load(d, data + i), value);
+    if constexpr (hn::MaxLanes(D()) == hn::MaxLanes(hn::ScalableTag<Computed<T>>())) {
+      if (streams) return stream(d, value, data + i);
     }
-    hn::StoreU(value, d, data + i);
+    HWY_NAMESPACE::store(d, value, data + i);
   }
 
  private:
@@ -72,8 +73,10 @@ class SummedInputs {
 
   template <typename D>
   HWY_INLINE hn::Vec<D> load(D d, std::int64_t at) const {
-    auto sum = hn::LoadU(d, data_[0] + at);
-    for (std::size_t i = 1; i < count_; ++i) sum = hn::Add(sum, hn::LoadU(d, data_[i] + at));
+    auto sum = HWY_NAMESPACE::load(d, data_[0] + at);
+    for (std::size_t i = 1; i < count_; ++i) {
+      sum = hn::Add(sum, HWY_NAMESPACE::load(d, data_[i] + at));
+    }
     return sum;
   }
 
@@ -95,13 +98,13 @@ std::int64_t run_vectors(D d, const Elements& shared, std::int64_t i, std::int64
 /// Elements [begin, end): whole vectors, then one by one.
 template <typename T, typename Elements>
 void run_range(const Elements& elements, std::int64_t begin, std::int64_t end) {
-  const std::int64_t rest = run_vectors(hn::ScalableTag<T>(), elements, begin, end);
-  run_vectors(hn::CappedTag<T, 1>(), elements, rest, end);
+  const std::int64_t rest = run_vectors(hn::ScalableTag<Computed<T>>(), elements, begin, end);
+  run_vectors(hn::CappedTag<Computed<T>, 1>(), elements, rest, end);
 }
 
 /// Runs a call of T flat over the memory of output 0. `Elements<T>` is made once per run; its `void
 /// operator()(D d, std::int64_t i) const`, marked HWY_INLINE, computes the elements of all outputs
-/// from `i` on, as many as the tag `d` has lanes.
+/// from `i` on, as many as the tag `d`, of what T is computed in, has lanes.
 template <template <typename> class Elements, typename T>
 base::Status run_elements_of(const OpCall& call, const KernelContext& context) {
   const Elements<T> elements{{call, context}};
@@ -113,12 +116,20 @@ base::Status run_elements_of(const OpCall& call, const KernelContext& context) {
   return {};
 }
 
-/// The same for f32 and f64.
+/// The same for f32, f64 and bf16.
 template <template <typename> class Elements>
 base::Status run_elements(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+  return with_memory(context.outputs[0].dtype, [&](auto zero) {
     return run_elements_of<Elements, decltype(zero)>(call, context);
   });
+}
+
+/// The same for f32 and bf16.
+template <template <typename> class Elements>
+base::Status run_f32_elements(const OpCall& call, const KernelContext& context) {
+  return context.outputs[0].dtype == base::DType::bf16
+             ? run_elements_of<Elements, base::BF16>(call, context)
+             : run_elements_of<Elements, float>(call, context);
 }
 
 }  // namespace troupe::ops::HWY_NAMESPACE

@@ -2,6 +2,9 @@
 // Flat runs over dense or equally blocked tensors.
 #include "ops/support/flat_kernel.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "ops/support/function_kernel.h"
 
 namespace troupe::ops {
@@ -43,6 +46,23 @@ Status check_flat(const OpCall& call, const Layout& layout) {
   return keeps_zero ? Status() : dense_only();
 }
 
+KernelDef make_definition(std::string name,
+                          std::function<Status(const OpCall&, const KernelContext&)> run,
+                          std::function<Status(const OpCall&)> accepts,
+                          std::vector<base::DType> dtypes) {
+  const auto make = [name, run = std::move(run), accepts = std::move(accepts),
+                     dtypes](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+    const base::DType dtype = call.outputs.front().dtype;
+    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) {
+      return base::error(Errc::unimplemented, "no kernel for dtype {}", base::dtype_name(dtype));
+    }
+    if (accepts) TROUPE_TRY(accepts(call));
+    return make_flat(name, call, run);
+  };
+  const bool bf16 = std::find(dtypes.begin(), dtypes.end(), base::DType::bf16) != dtypes.end();
+  return {.name = std::move(name), .make = make, .takes_16_bits = bf16 ? only_bf16 : nullptr};
+}
+
 }  // namespace
 
 Result<Layout> common_layout(const OpCall& call) {
@@ -61,9 +81,9 @@ Result<Layout> common_layout(const OpCall& call) {
   return free && !present.is_dense() && check_flat(call, present).ok() ? present : Layout::dense();
 }
 
-Status only_f32(const OpCall& call) {
-  if (call.outputs.front().dtype == base::DType::f32) return {};
-  return base::error(Errc::unimplemented, "only f32");
+Status not_f64(const OpCall& call) {
+  if (call.outputs.front().dtype != base::DType::f64) return {};
+  return base::error(Errc::unimplemented, "not f64");
 }
 
 Result<std::unique_ptr<Kernel>> make_flat(
@@ -80,13 +100,14 @@ Result<std::unique_ptr<Kernel>> make_flat(
 KernelDef flat_kernel(std::string name,
                       std::function<Status(const OpCall&, const KernelContext&)> run,
                       std::function<Status(const OpCall&)> accepts) {
-  const auto make = [name, run = std::move(run), accepts = std::move(accepts)](
-                        const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
-    TROUPE_TRY(with_floating(call.outputs.front().dtype, [](auto) { return Status(); }));
-    if (accepts) TROUPE_TRY(accepts(call));
-    return make_flat(name, call, run);
-  };
-  return {name, make};
+  return make_definition(std::move(name), std::move(run), std::move(accepts),
+                         {base::DType::f32, base::DType::f64, base::DType::bf16});
+}
+
+KernelDef flat_kernel_of_f32(std::string name,
+                             std::function<Status(const OpCall&, const KernelContext&)> run,
+                             std::function<Status(const OpCall&)> accepts) {
+  return make_definition(std::move(name), std::move(run), std::move(accepts), {base::DType::f32});
 }
 
 }  // namespace troupe::ops

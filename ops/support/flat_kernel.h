@@ -22,12 +22,17 @@ base::Result<std::unique_ptr<Kernel>> make_flat(
     const std::string& name, const OpCall& call,
     const std::function<base::Status(const OpCall&, const KernelContext&)>& run);
 
-/// make_flat() for f32 and f64; `accepts`, where given, may decline more.
+/// make_flat() for f32, f64 and bf16, which `run` computes with in f32; `accepts`, where given, may
+/// decline more.
 KernelDef flat_kernel(std::string name,
                       std::function<base::Status(const OpCall&, const KernelContext&)> run,
                       std::function<base::Status(const OpCall&)> accepts = {});
+/// For `accepts`: an error where the output is f64.
+base::Status not_f64(const OpCall& call);
 
-/// For `accepts`: an error unless the output is f32.
-base::Status only_f32(const OpCall& call);
+/// make_flat() for f32.
+KernelDef flat_kernel_of_f32(std::string name,
+                             std::function<base::Status(const OpCall&, const KernelContext&)> run,
+                             std::function<base::Status(const OpCall&)> accepts = {});
 
 }  // namespace troupe::ops

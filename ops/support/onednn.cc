@@ -11,6 +11,7 @@
 
 #include "base/call_memory.h"
 #include "base/parallel.h"
+#include "ops/roofline.h"
 #include "ops/support/chunks.h"
 #include "ops/support/layout_map.h"
 #include "ops/support/relu.h"
@@ -137,8 +138,7 @@ class PrimitiveKernel final : public Kernel {
       if (bound.temporary >= 0) accumulate(context, bound);
     }
     if (parts_.relu) {
-      const base::TensorView& output = context.outputs[0];
-      relu_in_place(context, output.as<float>(), output.bytes() / std::int64_t{sizeof(float)});
+      relu_in_place(context, context.outputs[0]);
     }
     if (parts_.guarded_input >= 0) {
       clear_marked_rows(parts_.guarded_rows, marks, context.outputs[0].as<float>());
@@ -201,13 +201,19 @@ class PrimitiveKernel final : public Kernel {
 
   /// Flat over the whole buffer: padding is zero on both sides.
   static void accumulate(const KernelContext& context, const Bound& bound) {
-    const auto* from = reinterpret_cast<const float*>(context.scratch.data() + bound.temporary);
-    auto* to =
-        static_cast<float*>(context.outputs[static_cast<std::size_t>(bound.argument.index)].data);
-    const auto elements = static_cast<std::int64_t>(bound.descriptor.get_size() / sizeof(float));
-    parallel_ranges(context, elements, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
-    });
+    const base::TensorView& output =
+        context.outputs[static_cast<std::size_t>(bound.argument.index)];
+    const auto add = [&]<typename T>(T) {
+      const T* from = reinterpret_cast<const T*>(context.scratch.data() + bound.temporary);
+      T* to = output.as<T>();
+      const auto elements = static_cast<std::int64_t>(bound.descriptor.get_size() / sizeof(T));
+      parallel_ranges(context, elements, [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          to[i] = T(static_cast<float>(to[i]) + static_cast<float>(from[i]));
+        }
+      });
+    };
+    output.dtype == base::DType::bf16 ? add(base::BF16{}) : add(float{});
   }
 
   Parts parts_;
@@ -215,12 +221,12 @@ class PrimitiveKernel final : public Kernel {
   mutable std::atomic<ArgumentSet*> spare_{nullptr};
 };
 
-Status check_call(const OpCall& call) {
+Status check_call(const OpCall& call, base::DType dtype) {
   if (!call.device.host_memory()) {
     return base::error(Errc::unimplemented, "not a CPU");
   }
-  if (call.inputs.empty() || call.inputs[0].dtype != base::DType::f32) {
-    return base::error(Errc::unimplemented, "only f32");
+  if (call.inputs.empty() || call.inputs[0].dtype != dtype) {
+    return base::error(Errc::unimplemented, "only {}", base::dtype_name(dtype));
   }
   for (const auto* group : {&call.inputs, &call.outputs}) {
     for (const TensorDesc& tensor : *group) {
@@ -325,8 +331,9 @@ Result<std::unique_ptr<Kernel>> make_for_team(
 }
 
 Result<std::unique_ptr<Kernel>> make_kernel(
-    const OpCall& call, const std::function<Result<Plan>(const OpCall&)>& build) {
-  TROUPE_TRY(check_call(call));
+    const OpCall& call, base::DType dtype,
+    const std::function<Result<Plan>(const OpCall&)>& build) {
+  TROUPE_TRY(check_call(call, dtype));
   std::optional<Result<std::unique_ptr<Kernel>>> kernel;
   base::lead_team(call.team, [&] { kernel.emplace(make_for_team(call, build)); });
   return *std::move(kernel);
@@ -350,8 +357,29 @@ Plan elementwise_gradient(const OpCall& call, dnnl::algorithm function) {
 }
 
 BackendKernel backend_kernel(std::string op, Result<Plan> (*build)(const OpCall&)) {
-  const auto prepare = [build](const OpCall& call) { return make_kernel(call, build); };
+  const auto prepare = [build](const OpCall& call) {
+    return make_kernel(call, base::DType::f32, build);
+  };
   return {std::move(op), {.name = "onednn", .make = prepare, .leads_team = true}};
+}
+
+BackendKernel backend_kernel_of_bf16(std::string op, Result<Plan> (*build)(const OpCall&)) {
+  const auto prepare = [build](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+    if (bf16_speed() == 0.0) {
+      return base::error(Errc::unimplemented, "no products of bf16 on this processor");
+    }
+    return make_kernel(call, base::DType::bf16, build);
+  };
+  return {std::move(op),
+          {.name = "onednn-bf16", .make = prepare, .takes_16_bits = only_bf16, .leads_team = true}};
+}
+
+BackendKernel product_kernel_of_bf16(std::string op, Result<Plan> (*build)(const OpCall&)) {
+  BackendKernel result = backend_kernel_of_bf16(std::move(op), build);
+  result.kernel.seconds = [](const OpCall& call) {
+    return roofline_seconds(call, {.compute = bf16_speed()});
+  };
+  return result;
 }
 
 }  // namespace troupe::ops::onednn

@@ -52,13 +52,19 @@ struct Plan {
 
 /// Makes the kernel for `call` from what `build` plans, for call.team threads. Declines when the
 /// library has nothing better than a reference, when a fixed layout of the call is opaque or not
-/// the plan's, and when a tensor is empty or not f32. Outputs in add mode get a temporary in
-/// scratch. What the library throws inside `build` ends here. Any thread outside parallel regions.
+/// the plan's, when a tensor is empty, and when the first input is not of `dtype` (f32 or bf16).
+/// Outputs in add mode get a temporary in scratch. What the library throws inside `build` ends
+/// here. Any thread outside parallel regions.
 base::Result<std::unique_ptr<Kernel>> make_kernel(
-    const OpCall& call, const std::function<base::Result<Plan>(const OpCall&)>& build);
+    const OpCall& call, base::DType dtype,
+    const std::function<base::Result<Plan>(const OpCall&)>& build);
 
-/// KernelDef "onednn" from a build function.
+/// KernelDef "onednn", of f32, from a build function.
 BackendKernel backend_kernel(std::string op, base::Result<Plan> (*build)(const OpCall&));
+/// KernelDef "onednn-bf16", of bf16, where the processor has instructions for it.
+BackendKernel backend_kernel_of_bf16(std::string op, base::Result<Plan> (*build)(const OpCall&));
+/// The same of a product, which bf16_speed() makes faster.
+BackendKernel product_kernel_of_bf16(std::string op, base::Result<Plan> (*build)(const OpCall&));
 
 /// The plan of an element-wise call of (data) and (output), in the layout that data already has.
 Plan elementwise(const OpCall& call, dnnl::algorithm function);

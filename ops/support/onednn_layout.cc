@@ -84,6 +84,8 @@ dnnl::memory::data_type library_type(base::DType dtype) {
   switch (dtype) {
     case base::DType::f32:
       return dnnl::memory::data_type::f32;
+    case base::DType::bf16:
+      return dnnl::memory::data_type::bf16;
     case base::DType::i8:
       return dnnl::memory::data_type::s8;
     case base::DType::i32:

@@ -10,6 +10,8 @@
 #include <string>
 #include <tuple>
 
+#include "ops/numerics.h"
+
 namespace troupe::ops::onednn {
 
 using dnnl::memory;
@@ -17,6 +19,14 @@ using dnnl::memory;
 const dnnl::engine& cpu() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
+}
+
+double bf16_speed() {
+  constexpr double kAmx = 8.0, kDotProducts = 2.0;
+  if (!has_bf16_products()) return 0.0;
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  return (isa & amx) == amx ? kAmx : kDotProducts;
 }
 
 dnnl::primitive_attr attributes() {

@@ -17,6 +17,11 @@ namespace troupe::ops::onednn {
 /// The processor as oneDNN sees it. The handle never changes, so any thread may use it.
 const dnnl::engine& cpu();
 
+/// How much faster than those of f32 the library's products of bf16 are by rule: by AMX, or by
+/// avx512_bf16. 0 without has_bf16_products(): the library then has none, or makes them of
+/// instructions for f32.
+double bf16_speed();
+
 /// Attributes of every primitive: scratch memory comes from the caller.
 dnnl::primitive_attr attributes();
 /// And of one that adds its result to what its output holds.

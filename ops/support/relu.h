@@ -7,7 +7,7 @@
 
 namespace troupe::ops {
 
-/// data[i] = 0 where data[i] <= 0, for i < count. NaN stays.
-void relu_in_place(const KernelContext& context, float* data, std::int64_t count);
+/// Zero in every element of f32 or bf16 that is <= 0, padding included. NaN stays.
+void relu_in_place(const KernelContext& context, const base::TensorView& data);
 
 }  // namespace troupe::ops

@@ -123,10 +123,14 @@ void cast_memory(const KernelContext& context, const TensorView& from, const Ten
   });
 }
 
+bool has_dtype(const OpCall& call, DType dtype) {
+  const auto has = [dtype](const TensorDesc& tensor) { return tensor.dtype == dtype; };
+  return std::any_of(call.inputs.begin(), call.inputs.end(), has) ||
+         std::any_of(call.outputs.begin(), call.outputs.end(), has);
+}
+
 bool has_16_bits(const OpCall& call) {
-  const auto narrow = [](const TensorDesc& tensor) { return base::is_16_bit(tensor.dtype); };
-  return std::any_of(call.inputs.begin(), call.inputs.end(), narrow) ||
-         std::any_of(call.outputs.begin(), call.outputs.end(), narrow);
+  return has_dtype(call, DType::f16) || has_dtype(call, DType::bf16);
 }
 
 OpCall widened_call(OpCall call) {

@@ -13,7 +13,8 @@ namespace troupe::ops {
 /// padding is zero in every dtype.
 void cast_memory(const KernelContext& context, const base::TensorView& from,
                  const base::TensorView& to);
-/// True when an input or output has 16 bits.
+/// True when an input or output has this dtype; when one has 16 bits.
+bool has_dtype(const OpCall& call, base::DType dtype);
 bool has_16_bits(const OpCall& call);
 /// The call with these in f32.
 OpCall widened_call(OpCall call);

@@ -2,6 +2,7 @@
 // Every operator of the table, by its samples: kernels against the f64 reference, add mode,
 // in-place pairs, teams, empty tensors, random draws, and gradients against finite differences.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "tests/ops/cases.h"
@@ -44,8 +45,8 @@ TEST_CASE("every kernel agrees with the reference in f64", "[conformance]") {
 
 TEST_CASE("kernels that choose their layouts agree with the reference", "[conformance]") {
   const OpTable table = OpTable::build();
-  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
-    auto made = make_case(op, sample, DType::f32);
+  const auto check_layouts = [&](const OpDef& op, const Sample& sample, DType dtype) {
+    auto made = make_case(op, sample, dtype);
     REQUIRE(made.ok());
     Case& c = made.value();
     if (operations(c.call) > kOperationsMax) return;
@@ -73,14 +74,17 @@ TEST_CASE("kernels that choose their layouts agree with the reference", "[confor
       run_kernel(*kernel, inputs, outputs, {});
       check_close(outputs, expected_outputs(op, sample, c), *kernel);
     }
+  };
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    for (const DType dtype : {DType::f32, DType::bf16}) check_layouts(op, sample, dtype);
   });
 }
 
 TEST_CASE("outputs can be added to", "[conformance]") {
   const OpTable table = OpTable::build();
-  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+  const auto check_sum = [&](const OpDef& op, const Sample& sample, DType dtype) {
     if (op.accumulates.empty()) return;
-    auto made = make_case(op, sample, DType::f32);
+    auto made = make_case(op, sample, dtype);
     REQUIRE(made.ok());
     Case& c = made.value();
     if (operations(c.call) > kOperationsMax) return;
@@ -104,6 +108,9 @@ TEST_CASE("outputs can be added to", "[conformance]") {
       run_kernel(*kernel, c.inputs, outputs, {});
       check_close(outputs, expected, *kernel);
     }
+  };
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    for (const DType dtype : {DType::f32, DType::bf16}) check_sum(op, sample, dtype);
   });
 }
 
@@ -242,8 +249,8 @@ TEST_CASE("without hidden outputs the others keep their bits", "[conformance]") 
 
 TEST_CASE("own kernels give the same bits for every team", "[conformance]") {
   const OpTable table = OpTable::build();
-  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
-    const auto made = make_case(op, sample, DType::f32);
+  const auto check_teams = [&](const OpDef& op, const Sample& sample, DType dtype) {
+    const auto made = make_case(op, sample, dtype);
     REQUIRE(made.ok());
     const Case& c = made.value();
     if (!sample.benchmark || operations(c.call) > kOperationsMax) return;
@@ -257,6 +264,9 @@ TEST_CASE("own kernels give the same bits for every team", "[conformance]") {
       run_kernel(*kernel, c.inputs, together, {.team = 3});
       for (std::size_t o = 0; o < alone.size(); ++o) CHECK(alone[o].same_bits(together[o]));
     }
+  };
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    for (const DType dtype : {DType::f32, DType::bf16}) check_teams(op, sample, dtype);
   });
 }
 
@@ -407,6 +417,41 @@ Tensor finite_differences(const Case& c, std::size_t index, const std::vector<Te
   return gradient;
 }
 
+/// Evaluations that finite differences of every element may take, in operations.
+constexpr double kDifferencesMax = 3e7;
+
+/// Checks a gradient element by element or, where that would take long, along random directions.
+void check_gradient(const Case& c, std::size_t index, const std::vector<Tensor>& weights,
+                    const Tensor& computed) {
+  constexpr double kTolerance = 1e-6, kStep = 1e-5;
+  constexpr int kDirections = 8;
+  const Tensor& at = c.inputs[index];
+  if (static_cast<double>(at.elements()) * operations(c.call) <= kDifferencesMax) {
+    CHECK(distance(computed, finite_differences(c, index, weights)) <= kTolerance);
+    return;
+  }
+  for (int direction = 0; direction < kDirections; ++direction) {
+    const Tensor along =
+        random_tensor(DType::f64, at.shape, "direction" + std::to_string(direction), -1, 1);
+    double expected = 0, squares = 0;
+    for (std::int64_t i = 0; i < at.elements(); ++i) {
+      expected += computed.at(i) * along.at(i);
+      squares += computed.at(i) * computed.at(i);
+    }
+    const auto moved = [&](double step) {
+      std::vector<Tensor> inputs = c.inputs;
+      inputs[index] = at.clone();
+      for (std::int64_t i = 0; i < at.elements(); ++i) {
+        inputs[index].set(i, at.at(i) + step * along.at(i));
+      }
+      return projected(c, inputs, weights);
+    };
+    const double difference = (moved(kStep) - moved(-kStep)) / (2 * kStep);
+    INFO("direction " << direction);
+    CHECK(std::abs(difference - expected) <= kTolerance * std::sqrt(squares));
+  }
+}
+
 TEST_CASE("gradients equal finite differences in f64", "[conformance]") {
   const OpTable table = OpTable::build();
   for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
@@ -433,7 +478,7 @@ TEST_CASE("gradients equal finite differences in f64", "[conformance]") {
       INFO("input " << i);
       const Tensor& computed = builder.tensor(*gradients.value()[i]);
       REQUIRE(computed.shape == c.inputs[i].shape);
-      CHECK(distance(computed, finite_differences(c, i, weights)) <= 1e-6);
+      check_gradient(c, i, weights, computed);
       ++checked;
     }
     CHECK((checked > 0 || c.inputs.empty()));

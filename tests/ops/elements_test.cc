@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise vector kernels beyond the conformance test: long outputs, sums of gradients.
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -48,6 +49,53 @@ TEST_CASE("outputs that go past the caches have the reference's bits, beside and
     std::vector<Tensor> over = inputs;
     over[0] = inputs[0].clone();
     CHECK(run_elementwise(op, params, "simd", over, {over[0]})[0].same_bits(expected));
+  }
+}
+
+/// Every bit pattern of bf16.
+Tensor all_bf16() {
+  constexpr std::int64_t kPatterns = 1 << 16;
+  Tensor tensor(DType::bf16, Shape{kPatterns});
+  for (std::int64_t i = 0; i < kPatterns; ++i) {
+    tensor.view().as<base::BF16>()[i] = base::BF16::from_bits(static_cast<std::uint16_t>(i));
+  }
+  return tensor;
+}
+
+TEST_CASE("vectors of bf16 are read exactly and rounded once, as base::BF16 is, NaN too") {
+  const OpTable table = OpTable::build();
+  const Tensor x = all_bf16();
+  const std::int64_t count = x.elements();
+  const base::BF16* from = x.view().as<base::BF16>();
+  const auto run = [&](const char* op, const Attributes& attributes,
+                       const std::vector<Tensor>& inputs) {
+    const Params params = parse_params(table.at(op), attributes).value();
+    const Tensor into(DType::bf16, inputs[0].shape);
+    return run_elementwise(table.at(op), params, "simd", inputs, {into})[0];
+  };
+  const Tensor relu = run("activation", {{"act_type", "relu"}}, {x});
+  // Factors whose products with them lie between two numbers, in the middle, and out of range.
+  for (const float factor : {1.0F, 1.00390625F, 3.0F, -0.3359375F, 0x1p-130F, 0x1p100F}) {
+    Tensor factors(DType::bf16, x.shape);
+    for (std::int64_t i = 0; i < count; ++i) {
+      factors.view().as<base::BF16>()[i] = base::BF16(factor);
+    }
+    const auto rounded = static_cast<float>(base::BF16(factor));
+    const Tensor product = run("multiply", {}, {x, factors}), sum = run("add", {}, {x, factors});
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto value = static_cast<float>(from[i]);
+      const auto check = [&](const Tensor& result, float expected) {
+        const base::BF16 is = result.view().as<base::BF16>()[i], should = base::BF16(expected);
+        const bool both_nan = std::isnan(expected) && std::isnan(static_cast<float>(is));
+        if (is.bits() != should.bits() && !both_nan) ++wrong;
+      };
+      check(relu, value <= 0.0F ? 0.0F : value);
+      check(product, value * rounded);
+      check(sum, value + rounded);
+    }
+    INFO("factor " << factor);
+    CHECK(wrong == 0);
   }
 }
 
