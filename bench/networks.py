@@ -3,13 +3,15 @@
 """Runs the built-in networks beside the same networks in PyTorch, MXNet, ONNX Runtime and OpenVINO,
 in turns, and prints tables: images a second, and how many times as fast as each peer Troupe is.
 
-networks.py [--networks NAME,...] [--what train,predict,memory,modes,recompute] [--batches 1,32]
+networks.py [--networks NAME,...] [--what train,bf16,predict,memory,modes,recompute]
+            [--batches 1,32]
             [--rounds 3] [--repetitions 5] [--threads 2] [--build DIR]
 TORCH_PYTHON names a Python with torch and, for predictions, onnx, onnxruntime and openvino;
 MXNET_PYTHON one with mxnet 1.9.1. A peer that is missing or fails is left out with a line. All
 start from the same weights and batch (peers/convnets.py). A peer whose outputs or gradients differ
 is left out before any of its times counts, with a line. Training is measured at the largest batch
-only, and a second time with direct convolutions alone.
+only, and a second time with direct convolutions alone; `bf16` is training with products in bf16,
+beside our own in f32 and PyTorch's autocast.
 """
 import argparse
 import array
@@ -25,10 +27,12 @@ from peers import MXNET, ROOT, TROUPE, Missing, json_rows, machine, mxnet, run, 
 TRAINED = ("eager", "channels_last", "compile")
 PREDICTED = ("frozen", "compiled", "onnxruntime", "openvino")
 DIRECT = "without Winograd"  # Troupe, with direct convolutions alone
+WIDE = "Troupe in f32"  # beside bf16
 NETWORKS = "alexnet,overfeat,vgg-a,googlenet,inception-bn,resnet50"
 MEMORY_BATCH = 64
 SHARE = "share of the FMA peak"  # of Troupe, operations counted in direct form
 AGREE = 5e-3  # difference of outputs or of a gradient, by the Euclidean norm
+AGREE_BF16 = 0.1  # the same where products are in bf16
 
 
 class Contest:
@@ -42,10 +46,13 @@ class Contest:
         return Path(self.folder.name) / contestant
 
     def ours(self, what, network, batch, contestant=TROUPE):
-        return run([self.bin / "bench_networks", what, network, self.path(contestant),
+        narrow = what == "bf16"
+        return run([self.bin / "bench_networks", "train" if narrow else what, network,
+                    self.path(contestant),
                     f"--batch={batch}", f"--threads={self.options.threads}",
                     f"--repetitions={self.options.repetitions}",
-                    *(["--no-winograd"] if contestant == DIRECT else [])])
+                    *(["--no-winograd"] if contestant == DIRECT else []),
+                    *(["--products=bf16"] if narrow and contestant == TROUPE else [])])
 
     def peak(self):
         """Operations a second that the processors' vectors do at most."""
@@ -61,6 +68,10 @@ class Contest:
                      program="mxnet_convnets.py", threads=self.options.threads)
 
     def contestants(self, what):
+        if what == "bf16":
+            return {TROUPE: self.ours, WIDE: lambda *call: self.ours(*call, contestant=WIDE),
+                    **{how: lambda _, *call, how=how: self.torch("bf16-" + how, *call)
+                       for how in TRAINED}}
         peers = {how: lambda _, *call, how=how: self.torch(how, *call)
                  for how in (TRAINED if what == "train" else PREDICTED)}
         direct = {DIRECT: lambda *call: self.ours(*call, contestant=DIRECT)}
@@ -72,11 +83,14 @@ class Contest:
         shares = []
 
         def timed(contestant, program, number):
-            row = json_rows(program(what, network, batch))[f"{network} {what}"]
+            narrow = what == "bf16"
+            title = "train" if narrow else what
+            row = json_rows(program(what, network, batch))[f"{network} {title}"]
             if contestant == TROUPE:
                 shares.append(row[2] / row[0] / self.peak())
             elif number == 0:
-                check(self.path(TROUPE), self.path(contestant), batch, AGREE)
+                path = f"bf16-{contestant}" if narrow and contestant in TRAINED else contestant
+                check(self.path(TROUPE), self.path(path), batch, AGREE_BF16 if narrow else AGREE)
             return row[0]
 
         programs = {name: functools.partial(timed, name, program)
@@ -152,9 +166,11 @@ def speed_table(contest, what, batch):
     names = contest.options.networks.split(",")
     rows = {name: contest.measure(what, name, batch) for name in names}
     contestants = contest.contestants(what)
-    peers = [name for name in contestants if name not in (TROUPE, DIRECT)]
+    peers = [name for name in contestants if name not in (TROUPE, DIRECT, WIDE)]
     last = [f"{DIRECT}, beside the best"] if DIRECT in contestants else []
-    print(f"\n## {'Forward and backward' if what == 'train' else 'Prediction'}, batch {batch}, "
+    last += [f"beside {WIDE}"] if WIDE in contestants else []
+    title = {"train": "Forward and backward", "bf16": "The same with products in bf16"}
+    print(f"\n## {title.get(what, 'Prediction')}, batch {batch}, "
           f"{contest.options.threads} threads\n")
     print(f"| network | Troupe, images/s | {SHARE} | beside the best "
           f"| {' | '.join(peers + last)} |")
@@ -164,8 +180,10 @@ def speed_table(contest, what, batch):
             continue
         beside = ratios(row[TROUPE], row, peers)
         cells = [f"{beside[peer]:.2f}" if peer in beside else "" for peer in peers]
-        if last:
+        if DIRECT in contestants:
             cells.append(best(ratios(row.get(DIRECT, []), row, peers)))
+        if WIDE in contestants:
+            cells.append(best(ratios(row[TROUPE], row, [WIDE])))
         print(f"| {name} | {1 / statistics.median(row[TROUPE]):.4g} "
               f"| {statistics.median(row[SHARE]):.0%} | {best(beside)} | {' | '.join(cells)} |")
     sys.stdout.flush()
@@ -242,7 +260,7 @@ def main():
             modes_table(contest)
         elif what == "recompute":
             recompute_table(contest)
-        elif what == "train":
+        elif what in ("train", "bf16"):
             speed_table(contest, what, batches[-1])
         else:
             for batch in batches:

@@ -3,7 +3,8 @@
 """PyTorch's side of bench/networks.py, and that of runtimes that take an ONNX file of it.
 
 torch_convnets.py HOW NETWORK BATCH THREADS REPETITIONS FILE
-    HOW   eager | channels_last | compile: forward and backward of a batch, loss summed
+    HOW   eager | channels_last | compile: forward and backward of a batch, loss summed;
+          behind "bf16-" with autocast
           frozen | compiled | onnxruntime | openvino: prediction
     FILE  gets the probabilities and, after training, the gradients of the first and the last weight
 Prints a JSON row: seconds and processor seconds an image.
@@ -130,6 +131,7 @@ def write(path, arrays):
 
 
 def train(how, name, batch, repetitions, path):
+    narrow, how = how.startswith("bf16-"), how.removeprefix("bf16-")
     net, (data, labels) = make(name).train(), batch_of(name, batch)
     weights = [value for key, value in net.named_parameters() if value.dim() > 1]
     if how == "channels_last":
@@ -138,7 +140,9 @@ def train(how, name, batch, repetitions, path):
 
     def step():
         net.zero_grad(set_to_none=True)
-        scores = run(data)
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+            scores = run(data)
+        scores = scores.float()
         functional.cross_entropy(scores, labels, reduction="sum").backward()
         return scores
 
@@ -195,7 +199,7 @@ def main():
     how, name, path = sys.argv[1], sys.argv[2], sys.argv[6]
     batch, threads, repetitions = (int(number) for number in sys.argv[3:6])
     torch.set_num_threads(threads)
-    if how in ("eager", "channels_last", "compile"):
+    if how.removeprefix("bf16-") in ("eager", "channels_last", "compile"):
         print_row(f"{name} train", train(how, name, batch, repetitions, path))
     else:
         print_row(f"{name} predict", predict(how, name, batch, threads, repetitions, path))
