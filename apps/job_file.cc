@@ -405,8 +405,8 @@ void warn_of_cpus(Section& root, const JobSpec& spec) {
   if (spec.memory.device_limit != 0) root.section("memory").warn("device_limit", kNothing);
   if (spec.numerics.tf32) root.section("numerics").warn("tf32", kNothing);
   const base::DType dtype = spec.numerics.dtype;
-  const bool bf16 = dtype == base::DType::bf16;
-  if (!base::is_16_bit(dtype) || (bf16 && ops::has_bf16_products())) return;
+  const bool bf16 = dtype == base::DType::bf16, capped = spec.numerics.isa != schemas::Isa::native;
+  if (!base::is_16_bit(dtype) || (bf16 && !capped && ops::has_bf16_products())) return;
   root.section("numerics")
       .warn("dtype",
             fmt::format("\"{}\" is slower than \"f32\" on CPUs{}: kernels convert to f32 "

@@ -30,7 +30,7 @@ DIRECT = "without Winograd"  # Troupe, with direct convolutions alone
 WIDE = "Troupe in f32"  # beside bf16
 NETWORKS = "alexnet,overfeat,vgg-a,googlenet,inception-bn,resnet50"
 MEMORY_BATCH = 64
-SHARE = "share of the FMA peak"  # of Troupe, operations counted in direct form
+SHARE = "share of the FMA peak"  # of Troupe, operations counted in direct form; f32's peak
 AGREE = 5e-3  # difference of outputs or of a gradient, by the Euclidean norm
 AGREE_BF16 = 0.1  # the same where products are in bf16
 

@@ -194,8 +194,9 @@ int run(int argc, char** argv) {
           if (candidate.name == "simd:winograd") add("Troupe", candidate.prepare(call));
           if (candidate.name == "onednn") add("oneDNN direct", candidate.prepare(call));
         }
-        add("oneDNN",
-            onednn::make_kernel(call, [pass](const OpCall& c) { return library_plan(c, pass); }));
+        add("oneDNN", onednn::make_kernel(call, base::DType::f32, [pass](const OpCall& c) {
+              return library_plan(c, pass);
+            }));
         for (int round = 0; round < rounds; ++round) {
           for (const auto& [who, row] : rows) {
             print_row(fmt::format("{} {}->{} {}x{}, {}", name, layer.channels, layer.filters,

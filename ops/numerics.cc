@@ -135,9 +135,15 @@ base::NumericClass numeric_class(int threads, std::span<const base::Device> devi
 }
 
 bool has_bf16_products() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto least = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (isa & least) == least;
+#if defined(__x86_64__)
+  // Those with AMX have this, too. oneDNN's own answer would be the last before which it is capped.
+  if (__builtin_cpu_supports("avx512bf16") == 0) return false;
+  const OpTable table = OpTable::build();
+  return std::ranges::any_of(table.at("convolution").kernels,
+                             [](const KernelDef& kernel) { return kernel.name == "onednn-bf16"; });
+#else
+  return false;
+#endif
 }
 
 }  // namespace troupe::ops

@@ -14,8 +14,9 @@ namespace troupe::ops {
 /// versions of the libraries that they use, which this call loads.
 base::NumericClass numeric_class(int threads, std::span<const base::Device> devices);
 
-/// True where products of bf16 have instructions of the processor (AMX or avx512_bf16), which
-/// kernels use unless the instruction set is capped; elsewhere they are computed in f32.
+/// True where products of bf16 are computed by instructions for them, AMX's or avx512_bf16's: the
+/// processor has them, and this build has kernels that use them. Elsewhere, and in a process whose
+/// instruction set is capped, they are computed in f32.
 bool has_bf16_products();
 
 }  // namespace troupe::ops

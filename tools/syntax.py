@@ -51,9 +51,11 @@ class Build:
         self.compiler = words[compiler]
         output = words.index("-o")
         flags = words[compiler + 1:output] + words[output + 2:]
-        if "-include" in flags:
-            at = flags.index("-include")
-            del flags[at:at + 2]
+        for word in ("-include-pch", "-include"):
+            if word in flags:  # clang's are words behind -Xclang, as their files are
+                at = flags.index(word)
+                first, last = (at - 1, at + 3) if flags[at - 1] == "-Xclang" else (at, at + 2)
+                del flags[first:last]
         return [word for word in flags if word not in ("-c", "-fpch-preprocess", entry["file"])]
 
     def flags_near(self, name):

@@ -26,6 +26,13 @@ struct Pooling {
     }
     return false;
   }
+  /// True when neighbouring windows may have inputs in common.
+  bool windows_overlap() const {
+    const auto overlap = [this](std::size_t axis) {
+      return output[axis] > 1 && window[axis].stride < window[axis].kernel;
+    };
+    return overlap(0) || overlap(1);
+  }
   /// True when a window at this place of an axis covers no input: the last ones, or all.
   bool is_empty(std::size_t axis, std::int64_t at) const {
     return input[axis] == 0 || window[axis].position(at, 0) >= input[axis];

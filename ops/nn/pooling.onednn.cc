@@ -59,6 +59,9 @@ base::Result<Plan> backward(const OpCall& call) {
                                                : followed_layout({&call.inputs[0]});
   TROUPE_TRY_ASSIGN(const Problem p,
                     describe_call(call.params, call.inputs[1], call.inputs[0], layout));
+  if (call.inputs[0].dtype == base::DType::bf16 && p.v.windows_overlap()) {
+    return base::error(Errc::unimplemented, "sums of overlapping windows, rounded at each");
+  }
   if (p.v.max && layout.is_dense()) {
     return base::error(Errc::unimplemented, "the library looks at every tap of a dense window");
   }

@@ -51,7 +51,7 @@ template <typename First, typename Middle, typename Last>
 void run_groups(const KernelContext& context, const ChannelRows& p, First&& first, Middle&& middle,
                 Last&& last) {
   constexpr std::int64_t kGroupsOfThread = 4;
-  if (p.by_parts) {
+  if (p.by_parts && p.parts >= context.team) {
     const auto each = [&](auto&& f) {
       context.parallel(p.parts, [&](std::int64_t part) {
         for (std::int64_t group = 0; group < p.groups; ++group) f(group, part, part + 1);
@@ -82,8 +82,9 @@ void run_groups(const KernelContext& context, const ChannelRows& p, First&& firs
   each(last);
 }
 
-/// The rows of a f32 tensor whose channels lie along `axis`. unimplemented for other layouts than
-/// dense, channels last, and blocks of channels that vectors fill.
+/// The rows of a tensor of f32, or of what is computed in f32, whose channels lie along `axis`.
+/// unimplemented for other layouts than dense, channels last, and blocks of channels that vectors
+/// fill.
 base::Result<ChannelRows> read_channel_rows(const base::Shape& shape, int axis,
                                             const base::Layout& layout);
 

@@ -10,8 +10,6 @@
 #include <string>
 #include <tuple>
 
-#include "ops/numerics.h"
-
 namespace troupe::ops::onednn {
 
 using dnnl::memory;
@@ -23,10 +21,13 @@ const dnnl::engine& cpu() {
 
 double bf16_speed() {
   constexpr double kAmx = 8.0, kDotProducts = 2.0;
-  if (!has_bf16_products()) return 0.0;
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-  return (isa & amx) == amx ? kAmx : kDotProducts;
+  const auto has = [isa](dnnl::cpu_isa least) {
+    const auto bits = static_cast<unsigned>(least);
+    return (isa & bits) == bits;
+  };
+  if (has(dnnl::cpu_isa::avx512_core_amx)) return kAmx;
+  return has(dnnl::cpu_isa::avx512_core_bf16) ? kDotProducts : 0.0;
 }
 
 dnnl::primitive_attr attributes() {

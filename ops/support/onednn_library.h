@@ -18,8 +18,8 @@ namespace troupe::ops::onednn {
 const dnnl::engine& cpu();
 
 /// How much faster than those of f32 the library's products of bf16 are by rule: by AMX, or by
-/// avx512_bf16. 0 without has_bf16_products(): the library then has none, or makes them of
-/// instructions for f32.
+/// avx512_bf16. 0 where the processor has neither, or the instruction set is capped below them: the
+/// library then has none, or makes them of instructions for f32.
 double bf16_speed();
 
 /// Attributes of every primitive: scratch memory comes from the caller.

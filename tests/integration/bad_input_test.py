@@ -284,6 +284,14 @@ class BadInputTest(RefusalCase):
         self.run_job(INPUT, ["convolution conv1", "5", "(1, 1, 3, 3)"], "model.network=lenet",
                      f"data.train={small / 'train.rec'}", "data.test=")
 
+    def test_capped_instruction_set(self):
+        """Nothing that reads a job may ask the processor what it has before the job caps it."""
+        for dtype in ("f32", "bf16"):
+            with self.subTest(dtype):
+                done = cluster.troupe("run", self.job, "--set", f"checkpoint.dir={self.out}-{dtype}",
+                                      "--set", "numerics.isa=avx2", "--set", f"numerics.dtype={dtype}")
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_first_weights(self):
         for name, code, content in (("none", MISSING, None), ("empty", INPUT, b""),
                                     ("noise", INPUT, os.urandom(500)),

@@ -30,20 +30,22 @@ TEST_CASE("batch_norm runs in our kernel, whatever layout its data has", "[layou
   }
 }
 
-/// batch_norm's outputs of data in this layout by a team, dense.
-std::vector<Tensor> normalised(const Shape& data, const base::Layout& layout, int team) {
+/// batch_norm's outputs of data of this dtype in this layout by a team, dense.
+std::vector<Tensor> normalised(const Shape& data, DType dtype, const base::Layout& layout,
+                               int team) {
   const OpTable table = OpTable::build();
   const Sample sample{.attributes = {{"fix_gamma", "False"}},
                       .inputs = {data, {data[1]}, {data[1]}, {data[1]}, {data[1]}}};
   OpCall call = f32_call(table.at("batch_norm"), sample, false);
+  std::vector<Tensor> inputs = sample_inputs(call, sample);
+  inputs[0] = packed(converted(inputs[0], dtype), layout);
   call.inputs[0].layout = call.outputs[0].layout = layout;
+  call.inputs[0].dtype = call.outputs[0].dtype = dtype;
   call.team = team;
   const auto kernel = prepare(call).value();
   CHECK(kernel->name() == "simd:norm");
-  std::vector<Tensor> inputs = sample_inputs(call, sample);
-  inputs[0] = packed(inputs[0], layout);
   std::vector<Tensor> outputs = make_outputs(call);
-  outputs[0] = Tensor(DType::f32, data, layout);
+  outputs[0] = Tensor(dtype, data, layout);
   run_kernel(*kernel, inputs, outputs, {.team = team});
   for (Tensor& output : outputs) output = unpacked(output);
   return outputs;
@@ -51,43 +53,55 @@ std::vector<Tensor> normalised(const Shape& data, const base::Layout& layout, in
 
 TEST_CASE("batch_norm gives the same bits for every team, in every layout near ones", "[team]") {
   const base::Layout last{base::Layout::Kind::blocked, {0, 2, 3, 1}, {}, {}, "", 0};
-  for (const Shape& data : {Shape{2, 3, 3, 3}, Shape{5, 40, 7, 9}, Shape{3, 1, 50, 50}}) {
-    const auto dense = normalised(data, base::Layout::dense(), 1);
+  // With their channels last, the fourth has several parts of several groups.
+  const auto check = [&](const Shape& data, DType dtype) {
+    const auto dense = normalised(data, dtype, base::Layout::dense(), 1);
     base::Layout channels_last = last;
     channels_last.padded = data;
     for (const base::Layout& layout : {base::Layout::dense(), by_channels(data), channels_last}) {
-      INFO(data.to_string() << ' ' << layout.to_string());
-      const auto alone = normalised(data, layout, 1);
-      for (const int team : {2, 3}) {
-        const auto together = normalised(data, layout, team);
+      INFO(data.to_string() << ' ' << layout.to_string() << ' ' << base::dtype_name(dtype));
+      const auto alone = normalised(data, dtype, layout, 1);
+      for (const int team : {2, 3, 16}) {
+        const auto together = normalised(data, dtype, layout, team);
         for (std::size_t o = 0; o < alone.size(); ++o) CHECK(together[o].same_bits(alone[o]));
       }
-      for (std::size_t o = 0; o < alone.size(); ++o) CHECK(distance(alone[o], dense[o]) <= 1e-6);
+      for (std::size_t o = 0; o < alone.size(); ++o) {
+        CHECK(distance(alone[o], dense[o]) <= (alone[o].dtype == DType::bf16 ? 1e-3 : 1e-6));
+      }
     }
+  };
+  for (const Shape& data :
+       {Shape{2, 3, 3, 3}, Shape{5, 40, 7, 9}, Shape{3, 1, 50, 50}, Shape{4, 512, 9, 9}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) check(data, dtype);
   }
 }
 
-/// The outputs of batch_norm's gradient in this layout by a team, dense.
-std::vector<Tensor> differentiated(const Shape& data, const base::Layout& layout, int team) {
+/// The outputs of batch_norm's gradient in this dtype and layout by a team, dense.
+std::vector<Tensor> differentiated(const Shape& data, DType dtype, const base::Layout& layout,
+                                   int team) {
   const OpTable table = OpTable::build();
   const Sample sample{.attributes = {{"fix_gamma", "False"}},
                       .inputs = {data, data, {data[1]}, {data[1]}, {data[1]}},
                       .low = 0.5,
                       .high = 2.0};
   OpCall call = f32_call(table.at("batch_norm_backward"), sample, false);
-  call.inputs[0].layout = call.inputs[1].layout = call.outputs[0].layout = layout;
+  std::vector<Tensor> inputs = sample_inputs(call, sample);
+  for (const int i : {0, 1}) inputs[std::size_t(i)] = converted(inputs[std::size_t(i)], dtype);
+  const auto plain = evaluate(*call.op, call.params, inputs);
+  for (const int i : {0, 1}) inputs[std::size_t(i)] = packed(inputs[std::size_t(i)], layout);
+  for (TensorDesc* const tensor : {&call.inputs[0], &call.inputs[1], &call.outputs[0]}) {
+    tensor->layout = layout;
+    tensor->dtype = dtype;
+  }
   call.team = team;
   const auto kernel = prepare(call).value();
   CHECK(kernel->name() == "simd:norm");
-  std::vector<Tensor> inputs = sample_inputs(call, sample);
-  const auto plain = evaluate(*call.op, call.params, inputs);
-  for (int i : {0, 1}) inputs[std::size_t(i)] = packed(inputs[std::size_t(i)], layout);
   std::vector<Tensor> outputs = make_outputs(call);
-  outputs[0] = Tensor(DType::f32, data, layout);
+  outputs[0] = Tensor(dtype, data, layout);
   run_kernel(*kernel, inputs, outputs, {.team = team});
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     outputs[o] = unpacked(outputs[o]);
-    CHECK(distance(outputs[o], plain[o]) <= 1e-5);
+    CHECK(distance(outputs[o], plain[o]) <= (outputs[o].dtype == DType::bf16 ? 1e-3 : 1e-5));
   }
   return outputs;
 }
@@ -97,14 +111,24 @@ TEST_CASE(
     "more than caches hold",
     "[team]") {
   // Of 25 numbers many planes go together, of 41x41 one; the last gradient goes past the caches.
-  for (const Shape& data : {Shape{300, 3, 5, 5}, Shape{40, 5, 41, 41}, Shape{8, 32, 97, 96}}) {
-    for (const base::Layout& layout : {base::Layout::dense(), by_channels(data)}) {
-      INFO(data.to_string() << ' ' << layout.to_string());
-      const auto alone = differentiated(data, layout, 1);
+  // That one has half as many bytes in bf16, where a batch of twice the size goes past them.
+  const auto check = [](const Shape& data, DType dtype) {
+    base::Layout last{base::Layout::Kind::blocked, {0, 2, 3, 1}, {}, {}, "", 0};
+    last.padded = data;
+    for (const base::Layout& layout : {base::Layout::dense(), by_channels(data), last}) {
+      INFO(data.to_string() << ' ' << layout.to_string() << ' ' << base::dtype_name(dtype));
+      const auto alone = differentiated(data, dtype, layout, 1);
       for (const int team : {2, 3}) {
-        const auto together = differentiated(data, layout, team);
+        const auto together = differentiated(data, dtype, layout, team);
         for (std::size_t o = 0; o < alone.size(); ++o) CHECK(together[o].same_bits(alone[o]));
       }
+    }
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::int64_t batch = dtype == DType::f32 ? 8 : 16;
+    for (const Shape& data : {Shape{300, 3, 5, 5}, Shape{40, 5, 41, 41}, Shape{4, 512, 9, 9},
+                              Shape{batch, 32, 97, 96}}) {
+      check(data, dtype);
     }
   }
 }

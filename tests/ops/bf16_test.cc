@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN's kernels of bf16, where the processor has instructions for them: each operator's samples,
-// dense and in the layouts that the kernel likes, written and added to. Small enough for a processor
-// that is emulated.
+// dense and in the layouts that the kernel likes, written and added to. Small enough for a
+// processor that is emulated.
 #include <set>
 
 #include "ops/numerics.h"
@@ -68,7 +68,8 @@ TEST_CASE("oneDNN's kernels of bf16 agree with the reference where the processor
   for (const char* op :
        {"convolution", "convolution_backward_data", "convolution_backward_weights",
         "fully_connected", "fully_connected_backward_data", "fully_connected_backward_weights",
-        "deconvolution", "pooling", "pooling_backward", "reorder"}) {
+        "deconvolution", "deconvolution_backward_data", "deconvolution_backward_weights", "pooling",
+        "pooling_backward", "reorder"}) {
     INFO(op);
     CHECK(taken.contains(op));
   }

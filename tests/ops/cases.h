@@ -44,17 +44,25 @@ struct Case {
   OpCall call;
 };
 
-/// Dtypes of the inputs: `dtype`, but what inference says for whole-number inputs.
+/// Dtypes of the inputs: `dtype`, but what inference says for whole-number inputs and, beside
+/// tensors of 16 bits, for vectors.
 inline std::vector<DType> input_dtypes(const OpDef& op, const Sample& sample, const Params& params,
                                        DType dtype) {
   std::vector<std::optional<DType>> inputs(sample.inputs.size(), dtype);
+  const bool narrow = base::is_16_bit(dtype) && !inputs.empty() && sample.inputs[0].rank() > 1;
+  for (std::size_t i = 0; narrow && i < inputs.size(); ++i) {
+    if (sample.inputs[i].rank() == 1) inputs[i].reset();
+  }
   for (const auto& [index, range] : sample.integers) inputs.at(std::size_t(index)).reset();
   std::vector<std::optional<DType>> outputs(op.outputs(params).size());
   const base::Status status = infer_dtypes(op, params, inputs, outputs);
   INFO(status.to_string());
   REQUIRE(status.ok());
   std::vector<DType> dtypes;
-  for (const auto& input : inputs) dtypes.push_back(input.value_or(DType::i32));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool whole = sample.integers.contains(int(i));
+    dtypes.push_back(inputs[i].value_or(whole ? DType::i32 : dtype));
+  }
   return dtypes;
 }
 
