@@ -288,8 +288,11 @@ class BadInputTest(RefusalCase):
         """Nothing that reads a job may ask the processor what it has before the job caps it."""
         for dtype in ("f32", "bf16"):
             with self.subTest(dtype):
-                done = cluster.troupe("run", self.job, "--set", f"checkpoint.dir={self.out}-{dtype}",
-                                      "--set", "numerics.isa=avx2", "--set", f"numerics.dtype={dtype}")
+                words = ["run", self.job]
+                for setting in (f"checkpoint.dir={self.out}-{dtype}", "numerics.isa=avx2",
+                                f"numerics.dtype={dtype}"):
+                    words += ["--set", setting]
+                done = cluster.troupe(*words)
                 self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_first_weights(self):
