@@ -25,6 +25,7 @@ from pathlib import Path
 from peers import MXNET, ROOT, TROUPE, Missing, json_rows, machine, mxnet, run, torch
 
 TRAINED = ("eager", "channels_last", "compile")
+NARROW = tuple(f"bf16-{how}" for how in TRAINED)
 PREDICTED = ("frozen", "compiled", "onnxruntime", "openvino")
 DIRECT = "without Winograd"  # Troupe, with direct convolutions alone
 WIDE = "Troupe in f32"  # beside bf16
@@ -70,8 +71,7 @@ class Contest:
     def contestants(self, what):
         if what == "bf16":
             return {TROUPE: self.ours, WIDE: lambda *call: self.ours(*call, contestant=WIDE),
-                    **{how: lambda _, *call, how=how: self.torch("bf16-" + how, *call)
-                       for how in TRAINED}}
+                    **{how: lambda _, *call, how=how: self.torch(how, *call) for how in NARROW}}
         peers = {how: lambda _, *call, how=how: self.torch(how, *call)
                  for how in (TRAINED if what == "train" else PREDICTED)}
         direct = {DIRECT: lambda *call: self.ours(*call, contestant=DIRECT)}
@@ -89,8 +89,8 @@ class Contest:
             if contestant == TROUPE:
                 shares.append(row[2] / row[0] / self.peak())
             elif number == 0:
-                path = f"bf16-{contestant}" if narrow and contestant in TRAINED else contestant
-                check(self.path(TROUPE), self.path(path), batch, AGREE_BF16 if narrow else AGREE)
+                agree = AGREE_BF16 if narrow else AGREE
+                check(self.path(TROUPE), self.path(contestant), batch, agree)
             return row[0]
 
         programs = {name: functools.partial(timed, name, program)

@@ -24,22 +24,6 @@ using base::Shape;
 using base::Status;
 using base::TensorView;
 
-/// to[i] += from[i]; chunks follow from the size alone.
-Status accumulate(const KernelContext& context, const TensorView& from, const TensorView& to) {
-  return with_real(to.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
-    const T* source = from.as<T>();
-    T* target = to.as<T>();
-    parallel_ranges(context, to.elements(), [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        target[i] = T(static_cast<Wide>(target[i]) + static_cast<Wide>(source[i]));
-      }
-    });
-    return Status();
-  });
-}
-
 class ReferenceKernel final : public Kernel {
  public:
   using Run = std::function<Status(const OpCall&, const KernelContext&)>;
@@ -113,7 +97,7 @@ class ReferenceKernel final : public Kernel {
     TROUPE_TRY(run_(call_, inner));
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (call_.modes[i] != WriteMode::add) continue;
-      TROUPE_TRY(accumulate(context, inner.outputs[i], targets[i]));
+      TROUPE_TRY(add_memory(context, inner.outputs[i], targets[i]));
     }
     return {};
   }

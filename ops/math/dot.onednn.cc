@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // dot and its gradients by oneDNN's matrix product; transposed operands are strides.
-#include <string_view>
-
 #include "ops/math/dot.h"
 #include "ops/support/onednn.h"
 
@@ -31,13 +29,10 @@ base::Result<onednn::Plan> product(const OpCall& call) {
       onednn::attributes(), matrix(dtype, p.rows, p.inner, {p.x_row, p.x_inner}),
       matrix(dtype, p.inner, p.columns, {p.y_inner, p.y_column}),
       matrix(dtype, p.rows, p.columns, {p.columns, 1}));
-  // The library's gemm allocates its packed copies while it runs.
-  if (primitive && std::string_view(primitive.impl_info_str()).starts_with("gemm")) {
-    return base::error(base::Errc::unimplemented, "only gemm, whose scratch is not planned");
-  }
-  return onednn::Plan{primitive,
-                      {view(DNNL_ARG_SRC, false, p.x_input),
-                       view(DNNL_ARG_WEIGHTS, false, p.y_input), view(DNNL_ARG_DST, true, 0)}};
+  return onednn::without_gemm(
+      {primitive,
+       {view(DNNL_ARG_SRC, false, p.x_input), view(DNNL_ARG_WEIGHTS, false, p.y_input),
+        view(DNNL_ARG_DST, true, 0)}});
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 // instructions for it. Those of f32 are ours (decision 0009).
 #include "ops/nn/fully_connected.h"
 
-#include <string_view>
-
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -46,14 +44,6 @@ Argument matrix(int arg, bool is_output, int index) {
   return {.arg = arg, .output = is_output, .index = index, .dense_view = true};
 }
 
-/// The library's gemm allocates its packed copies while it runs.
-base::Result<Plan> planned(Plan plan) {
-  if (plan.primitive && std::string_view(plan.primitive.impl_info_str()).starts_with("gemm")) {
-    return base::error(base::Errc::unimplemented, "only gemm, whose scratch is not planned");
-  }
-  return plan;
-}
-
 base::Result<Plan> forward(const OpCall& call) {
   const bool biased = call.inputs.size() > 2;
   const Problem p = describe_call(call, call.inputs[0].shape, call.inputs[1], biased);
@@ -61,17 +51,18 @@ base::Result<Plan> forward(const OpCall& call) {
             {matrix(DNNL_ARG_SRC, false, 0), onednn::input(DNNL_ARG_WEIGHTS, 1),
              matrix(DNNL_ARG_DST, true, 0)}};
   if (biased) plan.arguments.push_back(onednn::input(DNNL_ARG_BIAS, 2));
-  return planned(std::move(plan));
+  return onednn::without_gemm(std::move(plan));
 }
 
 base::Result<Plan> backward_data(const OpCall& call) {
   const Problem p = describe_call(call, call.inputs[2].shape, call.inputs[1], false);
   const auto hint = p.forward();
   if (!hint) return Plan{};
-  return planned({onednn::describe_gradient<dnnl::inner_product_backward_data>(hint, p.data,
-                                                                               p.weight, p.result),
-                  {matrix(DNNL_ARG_DIFF_DST, false, 0), onednn::input(DNNL_ARG_WEIGHTS, 1),
-                   matrix(DNNL_ARG_DIFF_SRC, true, 0)}});
+  return onednn::without_gemm(
+      {onednn::describe_gradient<dnnl::inner_product_backward_data>(hint, p.data, p.weight,
+                                                                    p.result),
+       {matrix(DNNL_ARG_DIFF_DST, false, 0), onednn::input(DNNL_ARG_WEIGHTS, 1),
+        matrix(DNNL_ARG_DIFF_SRC, true, 0)}});
 }
 
 base::Result<Plan> backward_weights(const OpCall& call) {
@@ -84,7 +75,7 @@ base::Result<Plan> backward_weights(const OpCall& call) {
             {matrix(DNNL_ARG_DIFF_DST, false, 0), matrix(DNNL_ARG_SRC, false, 1),
              onednn::output(DNNL_ARG_DIFF_WEIGHTS, 0)}};
   if (biased) plan.arguments.push_back(onednn::output(DNNL_ARG_DIFF_BIAS, 1));
-  return planned(std::move(plan));
+  return onednn::without_gemm(std::move(plan));
 }
 
 }  // namespace

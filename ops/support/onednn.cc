@@ -15,6 +15,7 @@
 #include "ops/support/chunks.h"
 #include "ops/support/layout_map.h"
 #include "ops/support/relu.h"
+#include "ops/support/widened.h"
 
 namespace troupe::ops::onednn {
 namespace {
@@ -135,7 +136,7 @@ class PrimitiveKernel final : public Kernel {
     delete spare_.exchange(set.release());
     if (!status.ok()) return status;
     for (const Bound& bound : parts_.bound) {
-      if (bound.temporary >= 0) accumulate(context, bound);
+      if (bound.temporary >= 0) TROUPE_TRY(accumulate(context, bound));
     }
     if (parts_.relu) {
       relu_in_place(context, context.outputs[0]);
@@ -199,21 +200,12 @@ class PrimitiveKernel final : public Kernel {
                        static_cast<int>(status));
   }
 
-  /// Flat over the whole buffer: padding is zero on both sides.
-  static void accumulate(const KernelContext& context, const Bound& bound) {
-    const base::TensorView& output =
-        context.outputs[static_cast<std::size_t>(bound.argument.index)];
-    const auto add = [&]<typename T>(T) {
-      const T* from = reinterpret_cast<const T*>(context.scratch.data() + bound.temporary);
-      T* to = output.as<T>();
-      const auto elements = static_cast<std::int64_t>(bound.descriptor.get_size() / sizeof(T));
-      parallel_ranges(context, elements, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          to[i] = T(static_cast<float>(to[i]) + static_cast<float>(from[i]));
-        }
-      });
-    };
-    output.dtype == base::DType::bf16 ? add(base::BF16{}) : add(float{});
+  /// Padding is zero on both sides.
+  static Status accumulate(const KernelContext& context, const Bound& bound) {
+    const base::TensorView& to = context.outputs[static_cast<std::size_t>(bound.argument.index)];
+    base::TensorView from = to;
+    from.data = context.scratch.data() + bound.temporary;
+    return add_memory(context, from, to);
   }
 
   Parts parts_;
@@ -337,6 +329,13 @@ Result<std::unique_ptr<Kernel>> make_kernel(
   std::optional<Result<std::unique_ptr<Kernel>>> kernel;
   base::lead_team(call.team, [&] { kernel.emplace(make_for_team(call, build)); });
   return *std::move(kernel);
+}
+
+Result<Plan> without_gemm(Plan plan) {
+  if (plan.primitive && std::string_view(plan.primitive.impl_info_str()).starts_with("gemm")) {
+    return base::error(Errc::unimplemented, "only gemm, whose scratch is not planned");
+  }
+  return plan;
 }
 
 Plan elementwise(const OpCall& call, dnnl::algorithm function) {

@@ -66,6 +66,10 @@ BackendKernel backend_kernel_of_bf16(std::string op, base::Result<Plan> (*build)
 /// The same of a product, which bf16_speed() makes faster.
 BackendKernel product_kernel_of_bf16(std::string op, base::Result<Plan> (*build)(const OpCall&));
 
+/// `plan`, or an error where its primitive is the library's gemm, which allocates packed copies
+/// while it runs (decision 0009).
+base::Result<Plan> without_gemm(Plan plan);
+
 /// The plan of an element-wise call of (data) and (output), in the layout that data already has.
 Plan elementwise(const OpCall& call, dnnl::algorithm function);
 /// The same of (output_gradient, output) and (data_gradient), for functions whose gradient reads

@@ -3,6 +3,7 @@
 #include "ops/support/widened.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/cast_values.h"
 #include "ops/op.h"
@@ -120,6 +121,22 @@ void cast_memory(const KernelContext& context, const TensorView& from, const Ten
   const auto count = from.bytes() / static_cast<std::int64_t>(base::dtype_size(from.dtype));
   parallel_ranges(context, count, [&](std::int64_t begin, std::int64_t end) {
     base::cast_values(from.dtype, place(from, begin), to.dtype, place(to, begin), end - begin);
+  });
+}
+
+Status add_memory(const KernelContext& context, const TensorView& from, const TensorView& to) {
+  return with_real(to.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
+    const T* source = from.as<T>();
+    T* target = to.as<T>();
+    const auto count = to.bytes() / static_cast<std::int64_t>(sizeof(T));
+    parallel_ranges(context, count, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        target[i] = T(static_cast<Wide>(target[i]) + static_cast<Wide>(source[i]));
+      }
+    });
+    return Status();
   });
 }
 

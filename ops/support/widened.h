@@ -13,6 +13,10 @@ namespace troupe::ops {
 /// padding is zero in every dtype.
 void cast_memory(const KernelContext& context, const base::TensorView& from,
                  const base::TensorView& to);
+/// to[i] += from[i] over the memory of both, which have one dtype and layout; 16 bits are added in
+/// f32. An error names a dtype that is no real number's. Chunks follow from the size alone.
+base::Status add_memory(const KernelContext& context, const base::TensorView& from,
+                        const base::TensorView& to);
 /// True when an input or output has this dtype; when one has 16 bits.
 bool has_dtype(const OpCall& call, base::DType dtype);
 bool has_16_bits(const OpCall& call);
