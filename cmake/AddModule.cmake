@@ -19,7 +19,8 @@ endmacro()
 
 # Library troupe_<name> from all sources of the folder <name>, linked to the folders that
 # cmake/layers.txt allows and to packages of cmake/Packages.cmake, which programs on an installed
-# Troupe link too; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc.
+# Troupe link too; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc, but
+# for the folders of TROUPE_TESTS_EXCEPT.
 function(add_module name)
   cmake_parse_arguments(MODULE "" "" "PACKAGES;LIBRARIES;SOURCES;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
@@ -38,7 +39,12 @@ function(add_module name)
       target_link_libraries(troupe_${name} PUBLIC troupe_${used})
     endif()
   endforeach()
-  if(TROUPE_TESTS)
+  set(sanitizers)
+  if(name IN_LIST TROUPE_SANITIZE_FOLDERS)
+    set(sanitizers ${TROUPE_SANITIZERS})
+    target_compile_options(troupe_${name} PRIVATE ${sanitizers})
+  endif()
+  if(TROUPE_TESTS AND NOT name IN_LIST TROUPE_TESTS_EXCEPT)
     file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc)
     file(GLOB helpers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cc)
     list(FILTER helpers EXCLUDE REGEX "_test.cc$")
@@ -46,25 +52,43 @@ function(add_module name)
     list(FILTER tests EXCLUDE REGEX "_slow_test.cc$")
     list(FILTER slow_tests INCLUDE REGEX "_slow_test.cc$")
     if(tests)
-      troupe_add_test(${name}_test SOURCES ${tests} ${helpers} LIBRARIES troupe_${name} LABELS unit)
+      troupe_add_test(${name}_test SOURCES ${tests} ${helpers} LIBRARIES troupe_${name}
+        LABELS unit OPTIONS ${sanitizers})
     endif()
     if(slow_tests)
       troupe_add_test(${name}_slow_test SOURCES ${slow_tests} ${helpers}
-        LIBRARIES troupe_${name} LABELS slow)
+        LIBRARIES troupe_${name} LABELS slow OPTIONS ${sanitizers})
     endif()
   endif()
-  if(name IN_LIST TROUPE_SANITIZE_FOLDERS)
-    foreach(target troupe_${name} ${name}_test ${name}_slow_test)
-      if(TARGET ${target})
-        target_compile_options(${target} PRIVATE ${TROUPE_SANITIZERS})
-      endif()
-    endforeach()
+endfunction()
+
+# How the target `target` of tests is compiled: with `options`, and with what all tests include
+# compiled beforehand, once for each set of options.
+function(troupe_compile_test target options)
+  # A third less time to compile than -O3; the libraries, which do the work, keep that.
+  set(optimization $<$<CONFIG:Release>:-Og>)
+  string(MD5 key "${options}")
+  set(precompiled troupe_precompiled_${key})
+  if(NOT TARGET ${precompiled})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled.cc CONTENT "")
+    add_library(${precompiled} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled.cc)
+    target_link_libraries(${precompiled} PRIVATE troupe_base Catch2::Catch2)
+    target_compile_options(${precompiled} PRIVATE -fPIE ${optimization} ${options})
+    # Else -fPIC, with which nothing that is compiled for programs can be used.
+    set_target_properties(${precompiled} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_precompile_headers(${precompiled} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/support/precompiled.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${precompiled})
+  target_compile_options(${target} PRIVATE ${optimization} ${options})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # for ccache, which looks at preprocessed sources
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
   endif()
 endfunction()
 
 # A Catch2 binary whose cases ctest runs one by one. Files named *_slow_test.cc get the label slow.
 function(troupe_add_test target)
-  cmake_parse_arguments(TEST "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(TEST "" "" "SOURCES;LIBRARIES;LABELS;OPTIONS" ${ARGN})
   if(NOT TARGET troupe_test_main)
     file(GLOB support CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.cc)
     add_library(troupe_test_main STATIC ${support})
@@ -73,15 +97,9 @@ function(troupe_add_test target)
   include(Catch)
   add_executable(${target} ${TEST_SOURCES} $<TARGET_OBJECTS:troupe_operator_new>)
   target_link_libraries(${target} PRIVATE ${TEST_LIBRARIES} troupe_test_main rapidcheck)
-  # A third less time to compile than -O3; the libraries, which do the work, keep that.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${target} PRIVATE TROUPE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     TROUPE_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  target_precompile_headers(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/support/precompiled.h>)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # for ccache, which looks at preprocessed sources
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
-  endif()
+  troupe_compile_test(${target} "${TEST_OPTIONS}")
   set(timeout 1500)
   if("slow" IN_LIST TEST_LABELS)
     set(timeout 3000)

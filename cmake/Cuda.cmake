@@ -7,8 +7,8 @@ set_property(CACHE TROUPE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(TROUPE_WITH_CUDA FALSE)
 set(TROUPE_CUDA_LIBRARY_FOLDERS "")
 
-# Device code has no sanitizer; AUTO leaves it out of those builds.
-if(TROUPE_CUDA STREQUAL "AUTO" AND TROUPE_SANITIZE)
+# Device code has no sanitizer; AUTO leaves it out of builds that sanitize everything.
+if(TROUPE_CUDA STREQUAL "AUTO" AND TROUPE_SANITIZE AND NOT TROUPE_SANITIZE_FOLDERS)
   set(missing "sanitizers do not go with it")
 elseif(NOT TROUPE_CUDA)
   set(missing "TROUPE_CUDA is OFF")
