@@ -18,7 +18,7 @@ jobs=$(nproc)
 # Machine code for one kind of device: that device code compiles is all that machines without one show.
 export TROUPE_CUDA_ARCHITECTURES=${TROUPE_CUDA_ARCHITECTURES:-90-real}
 
-# build PRESET TARGET...: without the tests of the folders in $except
+# build PRESET TARGET...: of the folders in $except only the tests that sanitizers change
 except=
 build() {
   local preset=$1

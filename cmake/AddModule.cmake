@@ -19,8 +19,8 @@ endmacro()
 
 # Library troupe_<name> from all sources of the folder <name>, linked to the folders that
 # cmake/layers.txt allows and to packages of cmake/Packages.cmake, which programs on an installed
-# Troupe link too; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc, but
-# for the folders of TROUPE_TESTS_EXCEPT.
+# Troupe link too; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc. Of
+# folders in TROUPE_TESTS_EXCEPT these have *_plain_test.cc alone: what sanitizers change.
 function(add_module name)
   cmake_parse_arguments(MODULE "" "" "PACKAGES;LIBRARIES;SOURCES;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
@@ -44,10 +44,15 @@ function(add_module name)
     set(sanitizers ${TROUPE_SANITIZERS})
     target_compile_options(troupe_${name} PRIVATE ${sanitizers})
   endif()
-  if(TROUPE_TESTS AND NOT name IN_LIST TROUPE_TESTS_EXCEPT)
+  if(TROUPE_TESTS)
     file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc)
     file(GLOB helpers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cc)
     list(FILTER helpers EXCLUDE REGEX "_test.cc$")
+    if(name IN_LIST TROUPE_TESTS_EXCEPT)
+      list(FILTER tests INCLUDE REGEX "_plain_test.cc$")
+      # Nobody shall take an older one for what is tested.
+      file(REMOVE ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name}_test)
+    endif()
     set(slow_tests ${tests})
     list(FILTER tests EXCLUDE REGEX "_slow_test.cc$")
     list(FILTER slow_tests INCLUDE REGEX "_slow_test.cc$")

@@ -14,9 +14,6 @@ target_compile_options(troupe_options INTERFACE
   "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:${flags}>>"
   "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags};-fmad=false>>"
   "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>>"
-  # The host's half of device code starts kernels, and runs them in tests without a device; at -O3
-  # it takes as long to compile as the device's.
-  "$<BUILD_INTERFACE:$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CONFIG:Release>>:-Xcompiler=-O1>>"
   # fmt 9 has no constexpr for nvcc, which its checks of format strings need.
   "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1>>")
 target_include_directories(troupe_options INTERFACE

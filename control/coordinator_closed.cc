@@ -9,30 +9,19 @@
 
 namespace troupe::control {
 
-/// An agent that leaves is there, with nothing: it does not come back.
-ClosedCluster CoordinatorState::closed_cluster() const {
-  ClosedCluster closed;
-  closed.expected = options_.agents;
-  closed.joined = agents_.size();
-  for (const auto& [peer, agent] : agents_) {
-    if (!agent.leaving) closed.most.add(agent.hello.slots, agent.hello.gpus);
-    if (!agent.offers()) continue;
-    closed.in_service.add(agent.hello.slots - agent.kept(), agent.gpus.in_service());
-  }
-  return closed;
-}
-
-/// Without room now. `shortage`: what the job wants, and what there is.
+/// Without room now, bound to `model` if that is not empty. `shortage`: what the job wants, and
+/// what there is.
 void CoordinatorState::wait_for_room(Job& job, const ClosedCluster& closed,
+                                     const Capacity& capacity, const std::string& model,
                                      const std::string& shortage) {
   if (closed.expected == 0) return defer(job, "waits for " + shortage);
-  if (closed.in_service.holds(job.spec)) {
+  if (capacity.holds(job.spec, model, &Room::all)) {
     job.short_since_ms.reset();
   } else if (!job.short_since_ms) {
     job.short_since_ms = now_ms_;
   }
   const std::uint64_t short_ms = now_ms_ - job.short_since_ms.value_or(now_ms_);
-  if (!closed.in_vain(job.spec, short_ms, options_.limits.join_wait_ms)) {
+  if (!closed.in_vain(capacity, job.spec, model, short_ms, options_.limits.join_wait_ms)) {
     return defer(job, "waits for " + shortage + closed.missing());
   }
   pending_.erase(job.number);

@@ -97,6 +97,7 @@ void CoordinatorState::on_message(PeerId peer, const schemas::AgentLeaving& leav
   const auto agent = agents_.find(peer);
   if (agent == agents_.end()) return refuse(peer);
   if (std::exchange(agent->second.leaving, true)) return;
+  slots_changed_ = true;  // jobs may have waited for what it has
   note_change(peer, fmt::format("agent '{}' leaves: {}", agent->second.hello.name, leaving.text));
   emit(Note{false, fmt::format("agent '{}' leaves: {}", agent->second.hello.name, leaving.text)});
   for (const auto& [job, machine] : runs_on(peer)) {
@@ -182,6 +183,7 @@ void CoordinatorState::queue_again(Job& job) {
   job.generation = job.run->plan().placement.generation + 1;
   job.spec.checkpoint.resume = true;  // what lies there is its own by now
   job.earlier = all_runs(job);
+  job.saved_model = saved_model(job);
   job.moved = true;
   const std::string from = last.checkpoint.empty() ? "the beginning" : last.checkpoint;
   emit(Note{false, fmt::format("job {} {} and goes on from {}", job.info.id, last.text, from)});

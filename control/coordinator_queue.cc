@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "control/capacity.h"
 #include "control/coordinator_state.h"
 #include "control/rank_placement.h"
 
@@ -30,12 +33,11 @@ std::filesystem::path plain_path(const std::string& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-/// "4 worker slots", "4 GPUs of one model with at least 40.0 GiB each".
-std::string wanted_text(const schemas::JobSpec& spec, bool one_model) {
+/// "4 worker slots", "4 GPUs of one model with at least 40.0 GiB each". `of`: " of one model".
+std::string wanted_text(const schemas::JobSpec& spec, const std::string& of) {
   const schemas::WorkersSpec& workers = spec.workers;
   if (workers.device == WorkerDevice::cpu) return base::format_counted(spec.ranks(), "worker slot");
-  std::string text = base::format_counted(spec.ranks(), "GPU");
-  if (one_model) text += " of one model";
+  std::string text = base::format_counted(spec.ranks(), "GPU") + of;
   if (workers.memory == 0) return text;
   text += " with at least " + base::format_bytes(workers.memory);
   return spec.ranks() == 1 ? text : text + " each";
@@ -57,39 +59,37 @@ std::string machines_text(const RunPlan& plan) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-/// Slots that a job could have, and those of them that are free.
-struct Room {
-  std::uint64_t all = 0;
-  std::uint64_t free = 0;
-};
+/// `saved_model`, of the GPUs that the job's checkpoints are of, where on others it would refuse
+/// them. Empty: any will do.
+std::string bound_model(const schemas::JobSpec& spec, const std::string& saved_model) {
+  const bool bound = spec.workers.device == WorkerDevice::gpu && one_numeric_class(spec) &&
+                     !spec.checkpoint.dir.empty() && spec.checkpoint.resume &&
+                     !spec.checkpoint.change_numerics;
+  return bound ? saved_model : "";
+}
 
 }  // namespace
 
 /// What agents have to give, in the order in which they joined: a placement depends on nothing
 /// else.
 struct CoordinatorState::Offers {
-  using Size = std::pair<std::uint64_t, std::string>;  // bytes of memory, and the model
-
   std::vector<SlotOffer> offers;
   std::vector<PeerId> peers;  // by offer
-  Room cpus;                  // of all agents
-  std::map<Size, Room> gpus;
-  std::size_t withheld = 0;  // agents that withhold theirs
-  std::string why_withheld;  // the first of them, and why
-  std::uint64_t kept = 0;    // slots of CPUs that ended runs may still use
-  std::string why_kept;      // the first agent with such slots, and what uses them
-  std::size_t lost = 0;      // GPUs that their agents have lost
-  std::string why_lost;      // the first of those agents, and why
+  Capacity capacity;          // of all agents that are there, whether or not they offer something
+  std::size_t withheld = 0;   // agents that withhold theirs
+  std::string why_withheld;   // the first of them, and why
+  std::size_t cut = 0;        // agents whose link is cut
+  std::string first_cut;
+  std::uint64_t kept = 0;  // slots of CPUs that ended runs may still use
+  std::string why_kept;    // the first agent with such slots, and what uses them
+  std::size_t lost = 0;    // GPUs that their agents have lost
+  std::string why_lost;    // the first of those agents, and why
   ClosedCluster closed;
 
   void add(PeerId peer, const Agent& agent);
-  void add(const std::string& machine, const GpuSlots& of_machine);
-  Room room_for(const schemas::WorkersSpec& workers) const;
-  std::map<std::string, Room> models_for(const schemas::WorkersSpec& workers) const;
-  bool have_room(const schemas::JobSpec& spec) const;
-  bool has_more_of(const std::string& model, const schemas::JobSpec& spec) const;
+  void add_for_later(const Agent& agent);
   void take(const RankPlacement& placed);
-  std::string shortage(const schemas::JobSpec& spec) const;
+  std::string shortage(const schemas::JobSpec& spec, const std::string& model) const;
   std::string missing(const schemas::WorkersSpec& workers) const;
 };
 
@@ -102,10 +102,10 @@ std::uint32_t CoordinatorState::Agent::kept() const {
 void CoordinatorState::Offers::add(PeerId peer, const Agent& agent) {
   const std::uint32_t of_agent = agent.kept();
   const std::uint32_t free = agent.hello.slots - agent.used - of_agent;
-  offers.push_back({agent.hello.name, free});
+  capacity.add(Room{agent.hello.slots, agent.hello.slots - of_agent, free});
+  capacity.add(agent.gpus, true);
+  offers.push_back({agent.hello.name, free, agent.gpus.free()});
   peers.push_back(peer);
-  cpus.all += agent.hello.slots - of_agent;
-  cpus.free += free;
   if (of_agent > 0 && kept == 0) {
     const auto left = std::find_if(agent.left.begin(), agent.left.end(),
                                    [](const auto& entry) { return entry.second.slots > 0; });
@@ -114,68 +114,24 @@ void CoordinatorState::Offers::add(PeerId peer, const Agent& agent) {
         left == agent.left.end() ? "processes from before it joined" : left->second.name);
   }
   kept += of_agent;
-  add(agent.hello.name, agent.gpus);
-}
-
-/// To the offer that was added last.
-void CoordinatorState::Offers::add(const std::string& machine, const GpuSlots& of_machine) {
-  offers.back().free_gpus = of_machine.free();
-  for (const FreeGpu& gpu : offers.back().free_gpus) ++gpus[{gpu.memory_bytes, gpu.model}].free;
-  for (const schemas::GpuOffer& gpu : of_machine.in_service()) {
-    ++gpus[{gpu.memory_bytes, gpu.name}].all;
-  }
-  if (of_machine.lost().empty()) return;
   constexpr std::size_t kWordsMax = 256;  // every job that waits may be told
-  if (lost == 0) {
-    why_lost =
-        base::shortened(fmt::format("'{}': {}", machine, lost_text(of_machine.lost())), kWordsMax);
+  if (lost == 0 && !agent.gpus.lost().empty()) {
+    why_lost = base::shortened(
+        fmt::format("'{}': {}", agent.hello.name, lost_text(agent.gpus.lost())), kWordsMax);
   }
-  lost += of_machine.lost().size();
+  lost += agent.gpus.lost().size();
 }
 
-Room CoordinatorState::Offers::room_for(const schemas::WorkersSpec& workers) const {
-  if (workers.device == WorkerDevice::cpu) return cpus;
-  Room room;
-  for (const auto& [model, of_model] : models_for(workers)) {
-    room.all += of_model.all;
-    room.free += of_model.free;
+/// One that gets nothing at present. Of one that leaves nothing comes back.
+void CoordinatorState::Offers::add_for_later(const Agent& agent) {
+  if (agent.leaving) return;
+  capacity.add(Room{agent.hello.slots, 0, 0});
+  capacity.add(agent.gpus, false);
+  if (agent.cut) {
+    if (cut++ == 0) first_cut = agent.hello.name;
+  } else if (withheld++ == 0) {
+    why_withheld = fmt::format("'{}': {}", agent.hello.name, agent.hello.withheld);
   }
-  return room;
-}
-
-/// GPUs that are large enough, by model.
-std::map<std::string, Room> CoordinatorState::Offers::models_for(
-    const schemas::WorkersSpec& workers) const {
-  std::map<std::string, Room> models;
-  for (auto entry = gpus.lower_bound({workers.memory, ""}); entry != gpus.end(); ++entry) {
-    Room& room = models[entry->first.second];
-    room.all += entry->second.all;
-    room.free += entry->second.free;
-  }
-  return models;
-}
-
-/// Whether so much is free, on however many machines.
-bool CoordinatorState::Offers::have_room(const schemas::JobSpec& spec) const {
-  if (spec.workers.device != WorkerDevice::gpu || !one_numeric_class(spec)) {
-    return spec.ranks() <= room_for(spec.workers).free;
-  }
-  const std::map<std::string, Room> models = models_for(spec.workers);
-  return std::ranges::any_of(models,
-                             [&](const auto& entry) { return spec.ranks() <= entry.second.free; });
-}
-
-/// Whether a job should wait for GPUs of this model, on which it has run: there are enough of them,
-/// not free now, and on others it would refuse its checkpoints.
-bool CoordinatorState::Offers::has_more_of(const std::string& model,
-                                           const schemas::JobSpec& spec) const {
-  const bool bound = one_numeric_class(spec) && !spec.checkpoint.dir.empty() &&
-                     spec.checkpoint.resume && !spec.checkpoint.change_numerics;
-  if (model.empty() || !bound || spec.workers.device != WorkerDevice::gpu) return false;
-  const std::map<std::string, Room> models = models_for(spec.workers);
-  const auto found = models.find(model);
-  return found != models.end() && spec.ranks() <= found->second.all &&
-         spec.ranks() > found->second.free;
 }
 
 void CoordinatorState::Offers::take(const RankPlacement& placed) {
@@ -183,30 +139,37 @@ void CoordinatorState::Offers::take(const RankPlacement& placed) {
     SlotOffer& offer = offers[placed.offers[placed.placement.machine_of_rank[rank]]];
     if (placed.slot_of_rank.empty()) {
       --offer.free_slots;
-      --cpus.free;
+      capacity.take();
       continue;
     }
     const auto gpu =
         std::find_if(offer.free_gpus.begin(), offer.free_gpus.end(),
                      [&](const FreeGpu& free) { return free.place == placed.slot_of_rank[rank]; });
-    --gpus.at({gpu->memory_bytes, gpu->model}).free;
+    capacity.take(*gpu);
     offer.free_gpus.erase(gpu);
   }
 }
 
-/// For people: what the job wants, and what there is of that.
-std::string CoordinatorState::Offers::shortage(const schemas::JobSpec& spec) const {
-  const Room room = room_for(spec.workers);
+/// For people: what the job wants, all of `model` if it is bound to that, and what there is.
+std::string CoordinatorState::Offers::shortage(const schemas::JobSpec& spec,
+                                               const std::string& model) const {
+  Room room = capacity.room_for(spec.workers);
   std::map<std::string, Room> models;
-  if (spec.workers.device == WorkerDevice::gpu) models = models_for(spec.workers);
-  const bool one_model = models.size() > 1 && spec.ranks() > 1 && one_numeric_class(spec);
-  std::string text = wanted_text(spec, one_model) + "; ";
+  if (spec.workers.device == WorkerDevice::gpu) models = capacity.models_for(spec.workers);
+  if (!model.empty()) room = models[model];
+  std::erase_if(models, [](const auto& entry) { return entry.second.all == 0; });
+  const bool one_model =
+      model.empty() && models.size() > 1 && spec.ranks() > 1 && one_numeric_class(spec);
+  std::string of;
+  if (one_model) of = " of one model";
+  if (!model.empty()) of = " of model " + model;
+  std::string text = wanted_text(spec, of) + "; ";
   if (one_model) {
     constexpr std::size_t kNamed = 8;
     std::vector<std::string> words;
-    for (const auto& [model, of_model] : models) {
+    for (const auto& [name, of_name] : models) {
       if (words.size() == kNamed) break;
-      words.push_back(fmt::format("{} of {} {}", of_model.free, of_model.all, model));
+      words.push_back(fmt::format("{} of {} {}", of_name.free, of_name.all, name));
     }
     text += fmt::format("free: {}{} (reproducible = false takes several models)",
                         fmt::join(words, ", "), models.size() > kNamed ? ", ..." : "");
@@ -215,27 +178,27 @@ std::string CoordinatorState::Offers::shortage(const schemas::JobSpec& spec) con
   } else {
     text += fmt::format("{} of {} {} free", room.free, room.all, room.free == 1 ? "is" : "are");
   }
-  return text + missing(spec.workers);
+  text += missing(spec.workers);
+  return model.empty() ? text : text + "; its checkpoints are of " + model;
 }
 
 /// For people: what cannot be had, and why.
 std::string CoordinatorState::Offers::missing(const schemas::WorkersSpec& workers) const {
   std::string text;
+  if (cut > 0) {
+    text = fmt::format("; {} cut, '{}'s{}", cut == 1 ? "a link is" : "links are", first_cut,
+                       cut == 1 ? "" : " and others'");
+  }
   if (withheld > 0) {
-    text = fmt::format("; {} {} none, {}", base::format_counted(withheld, "agent"),
-                       withheld == 1 ? "offers" : "offer", why_withheld);
+    text += fmt::format("; {} {} none, {}", base::format_counted(withheld, "agent"),
+                        withheld == 1 ? "offers" : "offer", why_withheld);
   }
   if (workers.device != WorkerDevice::gpu) {
     if (kept == 0) return text;
     return text + fmt::format("; {} {} out of service, {}", base::format_counted(kept, "slot"),
                               kept == 1 ? "is" : "are", why_kept);
   }
-  std::uint64_t too_small = 0, largest = 0;
-  for (const auto& [size, room] : gpus) {
-    if (size.first >= workers.memory) break;
-    too_small += room.all;
-    if (room.all > 0) largest = size.first;
-  }
+  const auto [too_small, largest] = capacity.too_small_for(workers);
   if (too_small > 0) {
     text += fmt::format("; {} {} less memory, at most {}", base::format_counted(too_small, "GPU"),
                         too_small == 1 ? "has" : "have", base::format_bytes(largest));
@@ -249,20 +212,17 @@ std::string CoordinatorState::Offers::missing(const schemas::WorkersSpec& worker
 
 CoordinatorState::Offers CoordinatorState::all_offers() const {
   std::map<std::uint64_t, PeerId> order;
+  for (const auto& [peer, agent] : agents_) order[agent.number] = peer;
   Offers all;
-  for (const auto& [peer, agent] : agents_) {
-    // Nobody knows whether one lives whose link is cut.
-    if (agent.offers()) order[agent.number] = peer;
-    if (agent.hello.withheld.empty()) continue;
-    if (all.withheld++ == 0) {
-      all.why_withheld = fmt::format("'{}': {}", agent.hello.name, agent.hello.withheld);
-    }
-  }
   for (const auto& [number, peer] : order) {
     const Agent& agent = agents_.at(peer);
-    all.add(peer, agent);
+    if (agent.offers()) {
+      all.add(peer, agent);
+    } else {
+      all.add_for_later(agent);
+    }
   }
-  if (options_.agents != 0) all.closed = closed_cluster();
+  all.closed = {options_.agents, agents_.size()};
   return all;
 }
 
@@ -305,18 +265,19 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
                  fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
                              holder->info.id, job.spec.checkpoint.dir));
   }
-  if (offers.has_more_of(job.model, job.spec)) {
-    return defer(job, fmt::format("waits for {}; its checkpoints are of {}",
-                                  offers.shortage(job.spec), job.model));
-  }
-  auto placed =
-      offers.have_room(job.spec) ? place_ranks(offers.offers, job.spec, job.model) : std::nullopt;
+  std::string model = bound_model(job.spec, job.saved_model);
+  // Where not enough of that model may come back, the checkpoints decide about others.
+  if (!model.empty() && !offers.capacity.holds(job.spec, model, &Room::most)) model.clear();
+  auto placed = offers.capacity.holds(job.spec, model, &Room::free)
+                    ? place_ranks(offers.offers, job.spec, model.empty() ? job.model : model)
+                    : std::nullopt;
   if (!placed) {
     job.short_since_ms = short_since_ms;
-    return wait_for_room(job, offers.closed, offers.shortage(job.spec));
+    return wait_for_room(job, offers.closed, offers.capacity, model,
+                         offers.shortage(job.spec, model));
   }
   pending_.erase(job.number);
-  if (job.model.empty()) job.model = placed->model;  // a run on others may train nothing
+  job.model = placed->model;
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
     job.info.phase = schemas::JobPhase::failed;
@@ -328,6 +289,7 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
   offers.take(*placed);
   RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}, {}};
   plan.slot_of_rank = std::move(placed->slot_of_rank);
+  plan.model = placed->model;
   plan.pages_host = options_.pages_host;
   plan.placement.generation = job.generation;
   for (const std::size_t offer : placed->offers) {

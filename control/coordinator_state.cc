@@ -317,9 +317,9 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
                        base::kPlainNameRule);
   }
   TROUPE_TRY(check_words(spec));
-  std::uint64_t generation = 1;
-  EarlierRuns earlier;
-  std::string model;
+  Job fresh;
+  fresh.text = request.job_text;
+  fresh.spec = std::move(spec);
   Job* same = find(id);
   if (same != nullptr) {
     const schemas::JobPhase phase = shown(*same).phase;
@@ -332,26 +332,18 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   }
   TROUPE_TRY(access_.count_change(caller_of(peer), now_ms_));
   if (same != nullptr) {
-    // It failed or was stopped: the same command goes on from its checkpoint. Or it was repaired.
-    generation = (same->run ? same->run->plan().placement.generation : same->generation) + 1;
-    if (same->text == request.job_text) earlier = all_runs(*same);
-    model = same->model;
+    carry_over(*same, fresh);
     forget(*same);
   }
-  generation = behind_left(id, generation);
+  fresh.generation = behind_left(id, fresh.generation);
   TROUPE_TRY(make_room());
   TROUPE_CHECK(find(id) == nullptr, "an id is one job");
-  Job& job = jobs_[next_job_];
+  Job& job = jobs_[next_job_] = std::move(fresh);
   job.number = next_job_++;
   by_id_[id] = job.number;
   note_request(job, request.request);
-  job.text = request.job_text;
   job.info.id = id;
-  job.info.name = spec.name;
-  job.generation = generation;
-  job.earlier = earlier;
-  job.model = model;
-  job.spec = std::move(spec);
+  job.info.name = job.spec.name;
   job.submitted_ms = job.queued_ms = now_ms_;
   job.owner = access_.name_of(caller_of(peer));
   note_change(peer, fmt::format("submits job '{}' of {}", id,
@@ -362,6 +354,15 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   // Those that wait already do not fit, and this one changes nothing for them.
   admit_new(job);
   return schemas::JobSubmitted{id, Errc::ok, ""};
+}
+
+/// What a job takes over from the one of its id that failed or was stopped: the same command goes
+/// on from its checkpoint, or the job was repaired.
+void CoordinatorState::carry_over(const Job& from, Job& to) const {
+  to.generation = (from.run ? from.run->plan().placement.generation : from.generation) + 1;
+  if (from.text == to.text) to.earlier = all_runs(from);
+  to.model = from.model;
+  if (from.spec.checkpoint.dir == to.spec.checkpoint.dir) to.saved_model = saved_model(from);
 }
 
 /// `generation`, or a later one where a process of this job's is still there of a run that nobody

@@ -133,8 +133,9 @@ class CoordinatorState {
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
     EarlierRuns earlier;
-    std::string model;   // of its last run's GPUs: on others its checkpoints may be refused
-    bool moved = false;  // the run at hand goes on elsewhere, as the coordinator wanted
+    std::string model;        // of its last run's GPUs
+    std::string saved_model;  // of those of its newest known checkpoint: others may refuse it
+    bool moved = false;       // the run at hand goes on elsewhere, as the coordinator wanted
     std::uint64_t submitted_ms = 0;
     std::uint64_t queued_ms = 0;                  // since when it has waited for machines
     std::optional<std::uint64_t> short_since_ms;  // that all agents together lack room for it
@@ -238,6 +239,7 @@ class CoordinatorState {
   void settle();
   void settle(Job& job);
   void queue_again(Job& job);
+  void carry_over(const Job& from, Job& to) const;
   void forget(const Job& job);
   struct Offers;
   Offers all_offers() const;
@@ -245,8 +247,8 @@ class CoordinatorState {
   void admit_new(Job& job);
   void admit(Job& job, Offers& offers);
   void defer(Job& job, const std::string& why);
-  ClosedCluster closed_cluster() const;
-  void wait_for_room(Job& job, const ClosedCluster& closed, const std::string& shortage);
+  void wait_for_room(Job& job, const ClosedCluster& closed, const Capacity& capacity,
+                     const std::string& model, const std::string& shortage);
   void look_at_patience();
   const Job* holder_of(const std::string& folder) const;
   void begin_run(Job& job, RunPlan plan);
@@ -261,6 +263,7 @@ class CoordinatorState {
   }
   schemas::JobInfo info_of(const Job& job) const;
   EarlierRuns all_runs(const Job& job) const;
+  static std::string saved_model(const Job& job);
 
   CoordinatorOptions options_;
   Access access_;

@@ -81,6 +81,10 @@ CoordinatorState::EarlierRuns CoordinatorState::all_runs(const Job& job) const {
   return all;
 }
 
+std::string CoordinatorState::saved_model(const Job& job) {
+  return job.run && job.run->saved() ? job.run->plan().model : job.saved_model;
+}
+
 std::vector<ScrapedJob> CoordinatorState::scraped_jobs() const {
   std::vector<ScrapedJob> list;
   for (const auto& [number, job] : jobs_) {

@@ -34,6 +34,7 @@ struct RunPlan {
   std::vector<std::optional<std::string>> hosts;  ///< where its ports are, by machine index
   std::string pages_host;                         ///< of the coordinator's own pages
   std::vector<GpuPlace> slot_of_rank = {};        ///< as RankPlacement's
+  std::string model = {};                         ///< the same
 };
 
 /// permission_denied unless a page's address is of `host` (base::check_host), or of the
@@ -85,6 +86,8 @@ class RunState {
   std::vector<schemas::RankInfo> ranks() const;
   /// When this run's newest checkpoint became known, on the clock of Tick; 0: none yet.
   std::uint64_t checkpointed_ms() const { return checkpointed_ms_; }
+  /// A checkpoint is known that its ranks wrote, or from which they have gone on.
+  bool saved() const { return checkpointed_ms_ != 0 || (resumed_ && stepped_samples_ > 0); }
   /// The time of this run's machines so far.
   HeldTime held() const { return goodput_.time(now_ms_); }
   /// It goes on from a checkpoint that was there before it.

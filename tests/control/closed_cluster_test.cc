@@ -39,73 +39,34 @@ schemas::JobSpec job(std::uint32_t workers, WorkerDevice device = WorkerDevice::
   return spec;
 }
 
-Capacity capacity(std::uint64_t slots, const std::vector<schemas::GpuOffer>& offers) {
-  Capacity all;
-  all.add(slots, offers);
-  return all;
-}
-
-TEST_CASE("machines hold as many workers as they have slots, however these are spread") {
-  Capacity all = capacity(2, gpus(2));
-  all.add(1, gpus(2));
-  CHECK(all.holds(job(3, WorkerDevice::cpu)));
-  CHECK_FALSE(all.holds(job(4, WorkerDevice::cpu)));
-  CHECK(all.holds(job(4)));
-  CHECK_FALSE(all.holds(job(5)));
-  CHECK_FALSE(Capacity().holds(job(1)));
-  CHECK_FALSE(Capacity().holds(job(1, WorkerDevice::cpu)));
-}
-
-TEST_CASE("GPUs that are too small do not count") {
-  Capacity all = capacity(8, gpus(2, "A100", 40 * kGiB));
-  all.add(0, gpus(2));
-  CHECK(all.holds(job(2, WorkerDevice::gpu, 80 * kGiB)));
-  CHECK_FALSE(all.holds(job(3, WorkerDevice::gpu, 80 * kGiB)));
-  CHECK_FALSE(all.holds(job(1, WorkerDevice::gpu, 80 * kGiB + 1)));
-}
-
-TEST_CASE("GPUs of a reproducible job are of one model, whatever their sizes") {
-  Capacity all = capacity(0, gpus(2, "A100", 40 * kGiB));
-  all.add(0, gpus(1, "A100"));
-  all.add(0, gpus(2));
-  schemas::JobSpec spec = job(4);
-  spec.reproducible = false;
-  CHECK(all.holds(spec));
-  spec.reproducible = true;
-  CHECK_FALSE(all.holds(spec));
-  spec.workers.devices = 3;
-  CHECK(all.holds(spec));
-  spec.workers.memory = 60 * kGiB;
-  CHECK_FALSE(all.holds(spec));
-  spec.workers.devices = 2;
-  CHECK(all.holds(spec));
-}
-
 TEST_CASE("a job waits in vain where nothing can change, or where it has been patient") {
-  ClosedCluster closed;
-  closed.most = closed.in_service = capacity(2, {});
-  const schemas::JobSpec large = job(3, WorkerDevice::cpu);
-  CHECK_FALSE(closed.in_vain(large, kPatienceMs, kPatienceMs));  // it is open
-  closed.expected = 2;
-  closed.joined = 1;
-  CHECK_FALSE(closed.in_vain(large, kPatienceMs - 1, kPatienceMs));
-  CHECK(closed.in_vain(large, kPatienceMs, kPatienceMs));
-  CHECK_FALSE(closed.in_vain(job(2, WorkerDevice::cpu), kPatienceMs, kPatienceMs));
-  CHECK(closed.missing() == "; 1 of 2 agents is not there");
-  closed.joined = 2;
-  CHECK(closed.in_vain(large, 0, kPatienceMs));
-  closed.most = capacity(3, {});
-  CHECK_FALSE(closed.in_vain(large, kPatienceMs - 1, kPatienceMs));
-  CHECK(closed.in_vain(large, kPatienceMs, kPatienceMs));
-  CHECK(closed.missing().empty());
-  closed.most = closed.in_service;
-  closed.joined = 3;  // who is the one too many? It is not known who is still to come.
-  CHECK_FALSE(closed.in_vain(large, kPatienceMs - 1, kPatienceMs));
-  CHECK(closed.in_vain(large, kPatienceMs, kPatienceMs));
-  CHECK(closed.missing() == "; 3 are there, and 2 agents expected");
-  closed.joined = 2;
-  closed.expected = 4;
-  CHECK(closed.missing() == "; 2 of 4 agents are not there");
+  const auto capacity = [](std::uint64_t in_service, std::uint64_t most) {
+    Capacity all;
+    all.add(Room{most, in_service, 0});
+    return all;
+  };
+  const auto in_vain = [](const ClosedCluster& closed, const Capacity& all, std::uint32_t ranks,
+                          std::uint64_t short_ms) {
+    return closed.in_vain(all, job(ranks, WorkerDevice::cpu), "", short_ms, kPatienceMs);
+  };
+  const Capacity two = capacity(2, 2);
+  CHECK_FALSE(in_vain({0, 1}, two, 3, kPatienceMs));  // it is open
+  CHECK_FALSE(in_vain({2, 1}, two, 3, kPatienceMs - 1));
+  CHECK(in_vain({2, 1}, two, 3, kPatienceMs));
+  CHECK_FALSE(in_vain({2, 1}, two, 2, kPatienceMs));
+  CHECK(in_vain({2, 2}, two, 3, 0));
+  CHECK_FALSE(in_vain({2, 2}, capacity(2, 3), 3, kPatienceMs - 1));
+  CHECK(in_vain({2, 2}, capacity(2, 3), 3, kPatienceMs));
+  // Who is the one too many? It is not known who is still to come.
+  CHECK_FALSE(in_vain({2, 3}, two, 3, kPatienceMs - 1));
+  CHECK(in_vain({2, 3}, two, 3, kPatienceMs));
+}
+
+TEST_CASE("agents that are not there, or too many, are counted in words") {
+  CHECK(ClosedCluster{2, 2}.missing().empty());
+  CHECK(ClosedCluster{2, 1}.missing() == "; 1 of 2 agents is not there");
+  CHECK(ClosedCluster{4, 2}.missing() == "; 2 of 4 agents are not there");
+  CHECK(ClosedCluster{2, 3}.missing() == "; 3 are there, and 2 agents expected");
 }
 
 /// A coordinator, and the time.
@@ -246,7 +207,7 @@ TEST_CASE("an agent whose link is cut, or that withholds its slots, is waited fo
           "no room: it needs 2 worker slots; all agents together have 0" + why);
   };
   cluster.state.handle(PeerCut{1, "reset"});
-  check("cut", "");
+  check("cut", "; a link is cut, 'a1's");
   cluster.state.handle(PeerBack{1});
   cluster.offer(1, {"its certificate has ended", {}});
   check("withheld", "; 1 agent offers none, 'a1': its certificate has ended");
@@ -265,6 +226,17 @@ TEST_CASE("a job waits for an agent that is lost, not for one that leaves", "[cl
   cluster.state.handle(PeerSaid{2, schemas::AgentLeaving{"SIGTERM"}});
   cluster.submit("leaves", job(4, WorkerDevice::cpu));
   CHECK(cluster.job("leaves").no_room);
+}
+
+TEST_CASE("nobody waits for lost GPUs of an agent that leaves", "[closed]") {
+  Cluster cluster(1);
+  cluster.join(1, 0, gpus(2));
+  cluster.wait(1'000);
+  cluster.offer(1, {"", {{1, "it has fallen off the bus"}}});
+  cluster.submit("both", job(2));
+  CHECK(cluster.job("both").phase == JobPhase::pending);
+  cluster.state.handle(PeerSaid{1, schemas::AgentLeaving{"SIGTERM"}});
+  CHECK(cluster.job("both").text == "no room: it needs 2 GPUs; all agents together have 0");
 }
 
 TEST_CASE("in an open cluster a job waits for agents that may join", "[closed]") {

@@ -24,7 +24,8 @@ constexpr std::uint64_t kLingerMs = 1'000;
 
 }  // namespace
 
-ControlWorld::ControlWorld(std::uint64_t seed) : state_(seed * 2 + 1) {
+ControlWorld::ControlWorld(std::uint64_t seed, std::uint64_t agents)
+    : expected_(agents), state_(seed * 2 + 1) {
   start_coordinator();
   tick();
 }
@@ -145,7 +146,8 @@ void ControlWorld::kill_coordinator() {
 
 void ControlWorld::start_coordinator() {
   note("start coordinator");
-  coordinator_ = std::make_unique<CoordinatorState>(CoordinatorOptions{"1", limits()});
+  coordinator_ =
+      std::make_unique<CoordinatorState>(CoordinatorOptions{"1", limits(), "", expected_});
 }
 
 PeerId ControlWorld::say(schemas::Message message) {

@@ -33,7 +33,8 @@ enum class Fate : std::uint8_t {
 /// See the top of the file.
 class ControlWorld {
  public:
-  explicit ControlWorld(std::uint64_t seed);
+  /// `agents`: CoordinatorOptions::agents.
+  explicit ControlWorld(std::uint64_t seed, std::uint64_t agents = 0);
 
   /// Limits of the coordinator, the agents and, in job_text(), of jobs.
   static base::Limits limits();
@@ -163,6 +164,7 @@ class ControlWorld {
   void tick();
 
   bool separate_ = false;
+  std::uint64_t expected_;  // agents
   std::uint64_t state_;
   std::uint64_t trace_ = 0;
   std::uint64_t now_ms_ = 0;

@@ -428,29 +428,6 @@ TEST_CASE("a job that goes on gets GPUs of the model that it had, if there are e
   CHECK(cluster.launches()[0].gpus == std::vector<std::uint32_t>{there ? 1U : 0U});
 }
 
-TEST_CASE("a job with checkpoints waits for GPUs of its model while there are enough",
-          "[gpu_jobs]") {
-  Cluster cluster;
-  const auto submit = [&cluster](const std::string& id, const std::string& folder) {
-    cluster.submit(id, 1, 0, schemas::WorkerDevice::gpu, folder);
-  };
-  cluster.join(1, "a", 0, models({"H100"}));
-  submit("x", "/out/x");
-  CHECK(cluster.job("x").phase == JobPhase::starting);
-  cluster.handle(PeerSaid{kPerson, schemas::JobStop{"x"}});
-  cluster.handle(PeerLost{1, "closed"});
-  cluster.join(2, "b", 0, models({"H100"}));
-  submit("y", "/out/y");
-  CHECK(cluster.job("y").phase == JobPhase::starting);
-  cluster.join(3, "c", 0, models({"A100"}));
-  submit("x", "/out/x");
-  CHECK(cluster.job("x").phase == JobPhase::pending);
-  CHECK_THAT(cluster.job("x").text, Catch::Contains("its checkpoints are of H100"));
-  // Nobody has one any more: the next look takes what there is.
-  cluster.handle(PeerLost{2, "closed"});
-  CHECK(cluster.job("x").phase == JobPhase::starting);
-}
-
 TEST_CASE("an agent starts nothing on GPUs that it does not offer", "[gpu_jobs]") {
   schemas::AgentHello hello;
   hello.name = std::string("a");

@@ -7,7 +7,6 @@
 #include "schemas/codec.h"
 #include "tests/control/control_world.h"
 #include "tests/support/catch.h"
-#include "tests/support/count_allocations.h"
 
 namespace troupe::control {
 namespace {
@@ -182,29 +181,6 @@ TEST_CASE("a job that fails with very many words keeps some of them") {
   CHECK(info.text.starts_with("www"));
   CHECK(info.text.find("...") != std::string::npos);
   CHECK(info.text.size() < 1'200);
-}
-
-TEST_CASE("jobs that wait cost nothing while nothing changes", "[load]") {
-  constexpr int kJobs = 1'000;
-  base::Limits limits = ControlWorld::limits();
-  limits.jobs_max = kJobs;
-  CoordinatorState state({"1", limits});
-  const std::string text = text_of(ControlWorld::job_spec(3, 6, 1));
-  for (int job = 0; job < kJobs; ++job) {
-    state.handle(PeerSaid{9, schemas::JobSubmit{"job-" + std::to_string(job), text, ""}});
-  }
-  for (PeerId peer = 10; peer < 20; ++peer) {
-    schemas::AgentHello agent;
-    agent.name = "a" + std::to_string(peer);
-    agent.version = std::string("1");
-    agent.slots = 1;
-    state.handle(PeerSaid{peer, agent});
-  }
-  REQUIRE(state.jobs()[999].text == "waits for 18 worker slots; all agents together have 10");
-  const tests::CountAllocations count;
-  for (std::uint64_t now_ms = 1; now_ms <= 1'000; ++now_ms) state.handle(Tick{now_ms});
-  state.handle(PeerLost{9, "left"});
-  CHECK(count.so_far().calls < 100);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ class SameBitsTest(unittest.TestCase):
     def check_network(self, network):
         expected, same = self.runs("tiny-bn", f"{network}-", (
             f'model.network="{network}"', "data.batch=4", f"train.max_steps={NETWORK_STEPS}",
-            'checkpoint.every="4 steps"', "checkpoint.keep=1"))
+            'checkpoint.every="2 steps"', "checkpoint.keep=1"))
         self.assertEqual(same, dict.fromkeys(same, expected))
 
     def test_fashion_lenet(self):

@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "schemas/codec.h"
 #include "tests/support/catch.h"
-#include "tests/support/count_allocations.h"
 
 namespace troupe::link {
 namespace {
@@ -202,25 +201,6 @@ TEST_CASE("lengths and types are judged from the head alone", "[frame]") {
   CHECK_THAT(status_of(frame).text(), Catch::Contains("unknown type 99"));
   frame.head.type = kBareAck;
   CHECK_FALSE(status_of(frame).ok());
-}
-
-TEST_CASE("a header takes memory as it comes, not as it is announced", "[frame]") {
-  constexpr std::size_t kAnnounced = 4'194'304;
-  Collector collector;
-  FrameDecoder decoder({kAnnounced, 0}, collector);
-  FrameHead head;
-  head.type = static_cast<std::uint16_t>(schemas::type_of<schemas::JobSubmit>());
-  head.header_bytes = kAnnounced;
-  const std::vector<std::byte> announced(kAnnounced);
-  const auto bytes = encode_frame_head(head, announced);
-  const std::span<const std::byte> header(announced);
-  const tests::CountAllocations allocations;
-  REQUIRE(decoder.feed(bytes).ok());
-  CHECK(allocations.so_far().largest_bytes < 10'000);
-  REQUIRE(decoder.feed(header.first(100'000)).ok());
-  CHECK(allocations.so_far().largest_bytes <= 200'000);
-  REQUIRE(decoder.feed(header.subspan(100'000)).ok());
-  CHECK(decoder.at_border());
 }
 
 TEST_CASE("another version is refused with both numbers", "[frame]") {

@@ -154,28 +154,6 @@ TEST_CASE("arenas are zero, exact and never cached") {
   CHECK(storage.statistics(kCpu).reserved_bytes == 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they want address space, too
-TEST_CASE("an arena may be larger than the machine where nobody writes it") {
-  constexpr std::size_t kTebibyte = std::size_t{1} << 40;
-  Storage storage({.limit_bytes = kMiB, .arena_limit_bytes = 2 * kTebibyte});
-  {
-    const auto arena = storage.allocate_arena(base::Device{}, kTebibyte, "plan");
-    REQUIRE(arena.ok());
-    CHECK(arena->data()[kTebibyte - 1] == std::byte{0});
-    // The others keep to their limit, which the arena does not use up.
-    CHECK(get(storage, kMiB).size() == kMiB);
-    CHECK_FALSE(storage.pool(kCpu).allocate(kMiB + 1, "array").ok());
-    const base::Status second = storage.allocate_arena(kCpu, kTebibyte + 64, "plan").status();
-    CHECK(second.code() == Errc::resource_exhausted);
-    CHECK_THAT(second.text(), Catch::Contains("limit of 2.0 TiB"));
-    CHECK(storage.statistics(kCpu).reserved_bytes == kTebibyte);  // the cache was given back
-  }
-  CHECK(storage.allocate_arena(kCpu, 2 * kTebibyte, "plan").ok());
-  CHECK(available_host_bytes() > 0);
-  CHECK(available_host_bytes() < kTebibyte * 1024);
-}
-#endif
-
 TEST_CASE("the debug fill shows reads of memory that nobody wrote") {
   Storage storage({.fill_with_nan = true});
   for (int round = 0; round < 2; ++round) {
