@@ -50,8 +50,9 @@ function(add_module name)
     list(FILTER helpers EXCLUDE REGEX "_test.cc$")
     if(name IN_LIST TROUPE_TESTS_EXCEPT)
       list(FILTER tests INCLUDE REGEX "_plain_test.cc$")
-      # Nobody shall take an older one for what is tested.
-      file(REMOVE ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name}_test)
+      if(NOT tests)  # nobody shall take an older binary for what is tested
+        file(REMOVE ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name}_test)
+      endif()
     endif()
     set(slow_tests ${tests})
     list(FILTER tests EXCLUDE REGEX "_slow_test.cc$")

@@ -277,7 +277,7 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
                          offers.shortage(job.spec, model));
   }
   pending_.erase(job.number);
-  job.model = placed->model;
+  job.model = std::move(placed->model);
   const std::size_t machines = placed->placement.machines.size();
   if (job.spec.shards() > machines * kServersPerMachineMax) {
     job.info.phase = schemas::JobPhase::failed;
@@ -289,7 +289,6 @@ void CoordinatorState::admit(Job& job, Offers& offers) {
   offers.take(*placed);
   RunPlan plan{job.info.id, job.text, job.spec, std::move(placed->placement), {}, {}, {}};
   plan.slot_of_rank = std::move(placed->slot_of_rank);
-  plan.model = placed->model;
   plan.pages_host = options_.pages_host;
   plan.placement.generation = job.generation;
   for (const std::size_t offer : placed->offers) {

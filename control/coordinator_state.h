@@ -133,7 +133,7 @@ class CoordinatorState {
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
     std::unique_ptr<RunState> run;
     EarlierRuns earlier;
-    std::string model;        // of its last run's GPUs
+    std::string model;        // of its run's GPUs, or its last one's; empty: several, or none
     std::string saved_model;  // of those of its newest known checkpoint: others may refuse it
     bool moved = false;       // the run at hand goes on elsewhere, as the coordinator wanted
     std::uint64_t submitted_ms = 0;

@@ -82,7 +82,7 @@ CoordinatorState::EarlierRuns CoordinatorState::all_runs(const Job& job) const {
 }
 
 std::string CoordinatorState::saved_model(const Job& job) {
-  return job.run && job.run->saved() ? job.run->plan().model : job.saved_model;
+  return job.run && job.run->saved() ? job.model : job.saved_model;
 }
 
 std::vector<ScrapedJob> CoordinatorState::scraped_jobs() const {

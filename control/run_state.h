@@ -34,7 +34,6 @@ struct RunPlan {
   std::vector<std::optional<std::string>> hosts;  ///< where its ports are, by machine index
   std::string pages_host;                         ///< of the coordinator's own pages
   std::vector<GpuPlace> slot_of_rank = {};        ///< as RankPlacement's
-  std::string model = {};                         ///< the same
 };
 
 /// permission_denied unless a page's address is of `host` (base::check_host), or of the
