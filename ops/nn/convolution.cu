@@ -9,19 +9,52 @@
 namespace troupe::ops {
 namespace {
 
-Convolution convolution_of(const OpCall& call) {
-  return read_convolution(call.params, call.inputs[0].shape, call.outputs[0].shape);
+/// Layouts of a call of `convolution`: an addend lies as the output does.
+base::Result<OpCall> fix_forward(OpCall call) {
+  TROUPE_TRY_ASSIGN(OpCall fixed, fix_each(std::move(call), 0));
+  if (!read_epilogue(fixed.params).sum) return fixed;
+  TensorDesc& addend = fixed.inputs.back();
+  const base::Layout& output = fixed.outputs[0].layout;
+  if (addend.any_layout) addend.layout = output;
+  if (addend.layout == output) return fixed;
+  return base::error(base::Errc::unimplemented, "addend and output lie differently");
 }
-Convolution convolution_of_data_gradient(const OpCall& call) {
-  return read_convolution(call.params, call.inputs[2].shape, call.inputs[0].shape);
+/// Of its gradient of data, and of weights.
+base::Result<OpCall> fix_data(OpCall call) {
+  return fix_each(std::move(call), 0);
 }
-Convolution convolution_of_weight_gradient(const OpCall& call) {
-  return read_convolution(call.params, call.inputs[1].shape, call.inputs[0].shape);
+base::Result<OpCall> fix_weights(OpCall call) {
+  return fix_each(std::move(call), std::nullopt);
+}
+
+/// Which tensors of the calls of the three passes are the convolution's.
+ConvolutionTensors tensors_of(const OpCall& call) {
+  return {call.inputs[0], call.inputs[1], call.outputs[0]};
+}
+ConvolutionTensors tensors_of_data_gradient(const OpCall& call) {
+  return {call.outputs[0], call.inputs[1], call.inputs[0]};
+}
+ConvolutionTensors tensors_of_weight_gradient(const OpCall& call) {
+  return {call.inputs[1], call.outputs[0], call.inputs[0]};
+}
+Convolution read(const OpCall& call, const ConvolutionTensors& tensors) {
+  return read_convolution(call.params, tensors.data.shape, tensors.output.shape);
+}
+DeviceConvolution device_convolution(const OpCall& call, const ConvolutionTensors& tensors) {
+  return troupe::ops::device_convolution(read(call, tensors), tensors);
+}
+
+/// A tensor as (outer, channels, inner) around axis 1.
+ClassAxis channels_of(const TensorDesc& tensor) {
+  const base::Shape& shape = tensor.shape;
+  const std::int64_t inner = shape.elements(2, shape.rank());
+  if (is_channels_last(tensor)) return {shape[0] * inner, shape[1], 1};
+  return {shape[0], shape[1], inner};
 }
 
 template <typename T>
 ProductPlan<T> cut_convolution(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_product<T>(convolution_product(convolution_of(call)), scratch);
+  return plan_product<T>(convolution_product(read(call, tensors_of(call))), scratch);
 }
 
 template <typename T>
@@ -29,7 +62,7 @@ base::Status run_convolution(const OpCall& call, const KernelContext& context,
                              const ProductPlan<T>& plan) {
   const Epilogue epilogue = read_epilogue(call.params);
   const ConvolutionMultiplier<T> multiplier{
-      device_convolution(convolution_of(call)),
+      device_convolution(call, tensors_of(call)),
       context.inputs[0].as<T>(),
       context.inputs[1].as<T>(),
       has_bias(call.params) ? context.inputs[2].as<T>() : nullptr,
@@ -41,23 +74,24 @@ base::Status run_convolution(const OpCall& call, const KernelContext& context,
 
 template <typename T>
 ProductPlan<T> cut_convolution_data(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_product<T>(convolution_data_product(convolution_of_data_gradient(call)), scratch);
+  const Convolution c = read(call, tensors_of_data_gradient(call));
+  return plan_product<T>(convolution_data_product(c), scratch);
 }
 
 template <typename T>
 base::Status run_convolution_data(const OpCall& call, const KernelContext& context,
                                   const ProductPlan<T>& plan) {
   const ConvolutionDataMultiplier<T> multiplier{
-      device_convolution(convolution_of_data_gradient(call)), context.inputs[0].as<T>(),
+      device_convolution(call, tensors_of_data_gradient(call)), context.inputs[0].as<T>(),
       context.inputs[1].as<T>(), nullptr, device_output<T>(call, context, 0)};
   return device_product(context, plan.product, multiplier, plan.partial);
 }
 
 template <typename T>
 WeightPlan<T> cut_convolution_weights(const OpCall& call, ScratchCut& scratch, T) {
-  const Convolution c = convolution_of_weight_gradient(call);
-  return plan_weight<T>(convolution_weight_product(c), convolution_channels(c),
-                        has_bias(call.params), scratch);
+  const ConvolutionTensors tensors = tensors_of_weight_gradient(call);
+  return plan_weight<T>(convolution_weight_product(read(call, tensors), tensors),
+                        channels_of(tensors.output), has_bias(call.params), scratch);
 }
 
 template <typename T>
@@ -65,8 +99,8 @@ base::Status run_convolution_weights(const OpCall& call, const KernelContext& co
                                      const WeightPlan<T>& plan) {
   const T* gradient = context.inputs[0].as<T>();
   const ConvolutionWeightMultiplier<T> multiplier{
-      device_convolution(convolution_of_weight_gradient(call)), gradient, context.inputs[1].as<T>(),
-      device_output<T>(call, context, 0)};
+      device_convolution(call, tensors_of_weight_gradient(call)), gradient,
+      context.inputs[1].as<T>(), device_output<T>(call, context, 0)};
   TROUPE_TRY(device_product(context, plan.weight.product, multiplier, plan.weight.partial));
   if (!has_bias(call.params)) return {};
   return sum_channels(context, plan.bias, gradient, device_output<T>(call, context, 1));
@@ -111,14 +145,6 @@ struct FinishOutputAt {
   }
 };
 
-/// A tensor as (outer, channels, inner) around axis 1.
-ClassAxis channels_of(const TensorDesc& tensor) {
-  const base::Shape& shape = tensor.shape;
-  const std::int64_t inner = shape.elements(2, shape.rank());
-  if (is_channels_last(tensor)) return {shape[0] * inner, shape[1], 1};
-  return {shape[0], shape[1], inner};
-}
-
 }  // namespace
 
 base::Status finish_output(const OpCall& call, const KernelContext& context,
@@ -156,14 +182,17 @@ base::Status sum_output_gradient(const OpCall& call, const KernelContext& contex
 
 std::span<const BackendKernel> kernels_convolution_cuda() {
   static const BackendKernel kernels[] = {
-      {"convolution", product_device_kernel([](auto&&... x) { return run_convolution(x...); },
-                                            [](auto&&... x) { return cut_convolution(x...); })},
+      {"convolution", product_device_kernel(
+                          fix_forward, [](auto&&... x) { return run_convolution(x...); },
+                          [](auto&&... x) { return cut_convolution(x...); })},
       {"convolution_backward_data",
-       product_device_kernel([](auto&&... x) { return run_convolution_data(x...); },
-                             [](auto&&... x) { return cut_convolution_data(x...); })},
+       product_device_kernel(
+           fix_data, [](auto&&... x) { return run_convolution_data(x...); },
+           [](auto&&... x) { return cut_convolution_data(x...); })},
       {"convolution_backward_weights",
-       product_device_kernel([](auto&&... x) { return run_convolution_weights(x...); },
-                             [](auto&&... x) { return cut_convolution_weights(x...); })}};
+       product_device_kernel(
+           fix_weights, [](auto&&... x) { return run_convolution_weights(x...); },
+           [](auto&&... x) { return cut_convolution_weights(x...); })}};
   return kernels;
 }
 

@@ -10,6 +10,17 @@
 namespace troupe::ops {
 namespace {
 
+/// The twin's tensors among those of the calls of the three passes.
+ConvolutionTensors tensors_of(const OpCall& call) {
+  return {call.outputs[0], call.inputs[1], call.inputs[0]};
+}
+ConvolutionTensors tensors_of_data_gradient(const OpCall& call) {
+  return {call.inputs[0], call.inputs[1], call.outputs[0]};
+}
+ConvolutionTensors tensors_of_weight_gradient(const OpCall& call) {
+  return {call.inputs[1], call.outputs[0], call.inputs[0]};
+}
+
 template <typename T>
 ProductPlan<T> cut_deconvolution(const OpCall& call, ScratchCut& scratch, T) {
   return plan_product<T>(convolution_data_product(twin_convolution(call)), scratch);
@@ -19,7 +30,7 @@ template <typename T>
 base::Status run_deconvolution(const OpCall& call, const KernelContext& context,
                                const ProductPlan<T>& plan) {
   const ConvolutionDataMultiplier<T> multiplier{
-      device_convolution(twin_convolution(call)), context.inputs[0].as<T>(),
+      device_convolution(twin_convolution(call), tensors_of(call)), context.inputs[0].as<T>(),
       context.inputs[1].as<T>(), has_bias(call.params) ? context.inputs[2].as<T>() : nullptr,
       device_output<T>(call, context, 0)};
   return device_product(context, plan.product, multiplier, plan.partial);
@@ -33,27 +44,30 @@ ProductPlan<T> cut_deconvolution_data(const OpCall& call, ScratchCut& scratch, T
 template <typename T>
 base::Status run_deconvolution_data(const OpCall& call, const KernelContext& context,
                                     const ProductPlan<T>& plan) {
-  const ConvolutionMultiplier<T> multiplier{device_convolution(twin_convolution(call)),
-                                            context.inputs[0].as<T>(),
-                                            context.inputs[1].as<T>(),
-                                            nullptr,
-                                            nullptr,
-                                            false,
-                                            device_output<T>(call, context, 0)};
+  const ConvolutionMultiplier<T> multiplier{
+      device_convolution(twin_convolution(call), tensors_of_data_gradient(call)),
+      context.inputs[0].as<T>(),
+      context.inputs[1].as<T>(),
+      nullptr,
+      nullptr,
+      false,
+      device_output<T>(call, context, 0)};
   return device_product(context, plan.product, multiplier, plan.partial);
 }
 
 template <typename T>
 ProductPlan<T> cut_deconvolution_weights(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_product<T>(cut_sums(convolution_weight_product(twin_convolution(call))), scratch);
+  return plan_product<T>(cut_sums(convolution_weight_product(twin_convolution(call),
+                                                             tensors_of_weight_gradient(call))),
+                         scratch);
 }
 
 template <typename T>
 base::Status run_deconvolution_weights(const OpCall& call, const KernelContext& context,
                                        const ProductPlan<T>& plan) {
   const ConvolutionWeightMultiplier<T> multiplier{
-      device_convolution(twin_convolution(call)), context.inputs[0].as<T>(),
-      context.inputs[1].as<T>(), device_output<T>(call, context, 0)};
+      device_convolution(twin_convolution(call), tensors_of_weight_gradient(call)),
+      context.inputs[0].as<T>(), context.inputs[1].as<T>(), device_output<T>(call, context, 0)};
   return device_product(context, plan.product, multiplier, plan.partial);
 }
 

@@ -85,24 +85,8 @@ class CublasConnected final : public Kernel {
 };
 
 KernelDef cublas_kernel(Pass pass) {
-  const auto make = [pass](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
-    if (call.device.kind != base::DeviceKind::cuda) {
-      return base::error(Errc::unimplemented, "needs a GPU");
-    }
-    for (const auto* group : {&call.inputs, &call.outputs}) {
-      for (const TensorDesc& tensor : *group) {
-        if (!tensor.layout.is_dense() && !tensor.any_layout) {
-          return base::error(Errc::unimplemented, "needs dense tensors, got {}",
-                             tensor.layout.to_string());
-        }
-      }
-    }
-    return CublasConnected::make(call, pass);
-  };
-  KernelDef kernel{"cublas", make};
-  kernel.takes_16_bits = any_16_bits;
-  kernel.on_gpus = true;
-  return kernel;
+  return cublas::dense_kernel(
+      [pass](const OpCall& call) { return CublasConnected::make(call, pass); });
 }
 
 }  // namespace

@@ -224,4 +224,26 @@ Status Plan::run(const KernelContext& context, const void* a, const void* b, con
                  Errc::internal, "cublasLtMatmul");
 }
 
+KernelDef dense_kernel(std::function<Result<std::unique_ptr<Kernel>>(const OpCall&)> make) {
+  const auto checked_make =
+      [make = std::move(make)](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+    if (call.device.kind != base::DeviceKind::cuda) {
+      return base::error(Errc::unimplemented, "needs a GPU");
+    }
+    for (const auto* group : {&call.inputs, &call.outputs}) {
+      for (const TensorDesc& tensor : *group) {
+        if (!tensor.layout.is_dense() && !tensor.any_layout) {
+          return base::error(Errc::unimplemented, "needs dense tensors, got {}",
+                             tensor.layout.to_string());
+        }
+      }
+    }
+    return make(call);
+  };
+  KernelDef kernel{"cublas", checked_make};
+  kernel.takes_16_bits = any_16_bits;
+  kernel.on_gpus = true;
+  return kernel;
+}
+
 }  // namespace troupe::ops::cublas

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "ops/kernel.h"
@@ -41,5 +42,9 @@ class Plan {
   std::shared_ptr<const Prepared> prepared_;
   std::size_t workspace_bytes_ = 0;
 };
+
+/// A kernel "cublas" for calls on a GPU whose tensors are all dense, or may be; `make` gets no
+/// others.
+KernelDef dense_kernel(std::function<base::Result<std::unique_ptr<Kernel>>(const OpCall&)> make);
 
 }  // namespace troupe::ops::cublas

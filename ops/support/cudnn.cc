@@ -257,8 +257,13 @@ struct Erratum {
 /// is wrong by 5e-4, as with TF32.
 constexpr Erratum kErrata[] = {{Pass::weight, 17}};
 
-/// True when an engine may be taken.
-Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor& configuration) {
+/// What an engine may be taken for.
+enum class Fit : std::uint8_t {
+  no,
+  yes,
+  hides_nan,  ///< but for its relu, which may make zero of NaN
+};
+Result<Fit> fit_of(const Library& lib, const Convolution& c, const Descriptor& configuration) {
   Descriptor engine(lib, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
@@ -280,15 +285,12 @@ Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor&
     return std::ranges::find(known, note) != known.end();
   };
   const bool narrow = base::dtype_size(c.data.dtype) < sizeof(float);
-  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  if (!narrow && !c.tf32 && has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
-  if (!narrow && has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;  // to 16 bits
-  if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
-#if CUDNN_VERSION >= 90100
-  if (c.relu && !has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)) return false;  // it may hide NaN
-#else
-  if (c.relu) return false;  // no engine notes that NaN stays NaN
-#endif
+  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return Fit::no;
+  if (!narrow && !c.tf32 && has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return Fit::no;
+  if (!narrow && has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return Fit::no;  // to 16 bits
+  if (has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return Fit::no;
+  // These are less precise than sums, in f32 up to a hundred times.
+  if (has(CUDNN_NUMERICAL_NOTE_WINOGRAD) || has(CUDNN_NUMERICAL_NOTE_FFT)) return Fit::no;
   std::int64_t index = -1;
   status = lib.get_attribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
                              &count, &index);
@@ -298,9 +300,13 @@ Result<bool> allowed(const Library& lib, const Convolution& c, const Descriptor&
   const auto is_wrong = [&](const Erratum& each) {
     return each.pass == c.pass && each.engine == index;
   };
-  if (!narrow && !c.tf32 && std::ranges::any_of(kErrata, is_wrong)) return false;
-  // These are less precise than sums, in f32 up to a hundred times.
-  return !has(CUDNN_NUMERICAL_NOTE_WINOGRAD) && !has(CUDNN_NUMERICAL_NOTE_FFT);
+  if (!narrow && !c.tf32 && std::ranges::any_of(kErrata, is_wrong)) return Fit::no;
+#if CUDNN_VERSION >= 90100
+  const bool keeps_nan = has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
+#else
+  const bool keeps_nan = false;  // no engine notes it
+#endif
+  return c.relu && !keeps_nan ? Fit::hides_nan : Fit::yes;
 }
 
 /// An execution plan of one configuration.
@@ -351,8 +357,11 @@ Result<std::shared_ptr<void>> search(const Library& lib, cudnnHandle_t handle, c
   int place = 0;
   for (std::int64_t i = 0; i < std::min(count, kEnginesMax); ++i) {
     const Descriptor& configuration = *configurations[static_cast<std::size_t>(i)];
-    TROUPE_TRY_ASSIGN(const bool take, allowed(lib, c, configuration));
-    if (!take || place++ < guess.place) continue;
+    TROUPE_TRY_ASSIGN(const Fit fit, fit_of(lib, c, configuration));
+    if (fit == Fit::no || place++ < guess.place) continue;
+    // No other in its stead: the first that keeps NaN may be the last of all, and fifty times as
+    // slow as the convolution and a relu behind it (seen on an H100 with cuDNN 9.19).
+    if (fit == Fit::hides_nan) break;
     auto plan = plan_of(lib, handle, configuration, workspace);
     if (plan.ok() || plan.status().code() == Errc::resource_exhausted) return plan;
     if (guess.place > 0) break;  // the next one is the next place's
@@ -468,15 +477,16 @@ Result<std::shared_ptr<void>> plan_with(const Library& lib, cudnnHandle_t handle
   TROUPE_TRY_ASSIGN(const Descriptor* const graph, parts.build(handle, c));
   const bool quick = engine.heuristics == Heuristics::a;
   std::vector<cudnnBackendHeurMode_t> modes = {quick ? CUDNN_HEUR_MODE_A : CUDNN_HEUR_MODE_B};
-  if (quick && engine.place == 0) modes.push_back(CUDNN_HEUR_MODE_FALLBACK);
+  // What a relu is fused with is not worth any engine.
+  if (quick && engine.place == 0 && !c.relu) modes.push_back(CUDNN_HEUR_MODE_FALLBACK);
   for (const auto mode : modes) {
     auto plan = search(lib, handle, c, *graph, {mode, engine.place}, workspace);
     if (plan.status().code() == Errc::resource_exhausted) return plan;
     if (plan.ok() && *plan != nullptr) return plan;
   }
   return base::error(Errc::unimplemented,
-                     "cuDNN has no {}engine that gives the same bits each time",
-                     engine.place == 0 ? "" : "further ");
+                     "cuDNN has no {}engine that gives the same bits each time{}",
+                     engine.place == 0 ? "" : "further ", c.relu ? " and keeps NaN" : "");
 }
 
 }  // namespace

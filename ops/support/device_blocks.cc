@@ -28,33 +28,55 @@ bool takes_channels_last(const OpCall& call, const MayBeLast& may_be_last) {
   return last && !dense;
 }
 
-/// The call with fixed layouts; unimplemented where a tensor has another one.
-Result<OpCall> fixed_call(OpCall call, const MayBeLast& may_be_last) {
-  const bool last = takes_channels_last(call, may_be_last);
-  for (auto* group : {&call.inputs, &call.outputs}) {
-    for (TensorDesc& tensor : *group) {
-      const Layout layout =
-          last && tensor.shape.rank() == 4 ? channels_last(tensor.shape) : Layout::dense();
-      if (tensor.layout != layout && !tensor.any_layout) {
-        return base::error(base::Errc::unimplemented, "needs {} tensors, got {}",
-                           last ? "channels-last" : "dense", tensor.layout.to_string());
+}  // namespace
+
+FixLayouts fix_together(MayBeLast may_be_last) {
+  return [may_be_last = std::move(may_be_last)](OpCall call) -> Result<OpCall> {
+    const bool last = takes_channels_last(call, may_be_last);
+    for (auto* group : {&call.inputs, &call.outputs}) {
+      for (TensorDesc& tensor : *group) {
+        const Layout layout =
+            last && tensor.shape.rank() == 4 ? channels_last(tensor.shape) : Layout::dense();
+        if (tensor.layout != layout && !tensor.any_layout) {
+          return base::error(base::Errc::unimplemented, "needs {} tensors, got {}",
+                             last ? "channels-last" : "dense", tensor.layout.to_string());
+        }
+        tensor.layout = layout;
       }
-      tensor.layout = layout;
+    }
+    return call;
+  };
+}
+
+Result<OpCall> fix_each(OpCall call, std::optional<std::size_t> like) {
+  const auto fits = [](const TensorDesc& tensor) {
+    return tensor.layout.is_dense() || is_channels_last(tensor);
+  };
+  for (TensorDesc& input : call.inputs) {
+    if (!fits(input) && input.any_layout) input.layout = Layout::dense();
+  }
+  for (TensorDesc& output : call.outputs) {
+    if (!output.any_layout) continue;
+    const bool last = like && is_channels_last(call.inputs[*like]) && output.shape.rank() == 4;
+    output.layout = last ? channels_last(output.shape) : Layout::dense();
+  }
+  for (const auto* group : {&call.inputs, &call.outputs}) {
+    for (const TensorDesc& tensor : *group) {
+      if (fits(tensor)) continue;
+      return base::error(base::Errc::unimplemented, "needs dense or channels-last tensors, got {}",
+                         tensor.layout.to_string());
     }
   }
   return call;
 }
 
-}  // namespace
-
 KernelDef layouts_device_kernel(
-    MayBeLast may_be_last, std::function<base::Status(const OpCall&, const KernelContext&)> run,
+    FixLayouts fix, std::function<base::Status(const OpCall&, const KernelContext&)> run,
     std::function<std::size_t(const OpCall&)> scratch) {
-  const auto make =
-      [may_be_last = std::move(may_be_last), run = std::move(run),
-       scratch = std::move(scratch)](const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
+  const auto make = [fix = std::move(fix), run = std::move(run), scratch = std::move(scratch)](
+                        const OpCall& call) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_TRY(with_real(call.inputs.front().dtype, [](auto) { return base::Status(); }));
-    TROUPE_TRY_ASSIGN(OpCall fixed, fixed_call(call, may_be_last));
+    TROUPE_TRY_ASSIGN(OpCall fixed, fix(call));
     const std::size_t bytes = scratch(fixed);
     return std::unique_ptr<Kernel>(
         std::make_unique<FunctionKernel>("cuda", std::move(fixed), run, bytes));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "ops/support/device_kernel.h"
@@ -71,32 +72,30 @@ class ScratchCut {
   std::size_t bytes_ = 0;
 };
 
+/// The call with all layouts fixed; unimplemented where the kernel does not take one.
+using FixLayouts = std::function<base::Result<OpCall>(OpCall)>;
 /// Says whether all tensors of four axes may have their channels last (channels_last.h), instead of
 /// being dense; empty: they may not.
 using MayBeLast = std::function<bool(const OpCall&)>;
 
+/// All tensors lie alike.
+FixLayouts fix_together(MayBeLast may_be_last);
+/// Each tensor of four axes may be dense or have its channels last. Where it may lie in any way, an
+/// input is as it lies now, or dense; an output is as input `like` is, without `like` dense.
+base::Result<OpCall> fix_each(OpCall call, std::optional<std::size_t> like);
+
 /// A kernel for GPUs, the first input of any floating type, with scratch memory. `run` and
 /// `scratch` get a call whose layouts are fixed.
 KernelDef layouts_device_kernel(
-    MayBeLast may_be_last, std::function<base::Status(const OpCall&, const KernelContext&)> run,
+    FixLayouts fix, std::function<base::Status(const OpCall&, const KernelContext&)> run,
     std::function<std::size_t(const OpCall&)> scratch);
 
-/// layouts_device_kernel() from f(call, context, T{}), T the dtype of the first input.
-template <typename F>
-KernelDef planes_device_kernel(MayBeLast may_be_last, F f) {
-  return layouts_device_kernel(
-      std::move(may_be_last),
-      [f](const OpCall& call, const KernelContext& context) {
-        return with_real(call.inputs[0].dtype,
-                         [&](auto zero) -> base::Status { return f(call, context, zero); });
-      },
-      [](const OpCall&) { return std::size_t{0}; });
-}
-/// The same from f(call, context, what cut(call, ScratchCut&, T{}) takes).
+/// layouts_device_kernel() from f(call, context, what cut(call, ScratchCut&, T{}) takes), T the
+/// dtype of the first input.
 template <typename F, typename Cut>
-KernelDef planes_device_kernel(MayBeLast may_be_last, F f, Cut cut) {
+KernelDef cut_device_kernel(FixLayouts fix, F f, Cut cut) {
   return layouts_device_kernel(
-      std::move(may_be_last),
+      std::move(fix),
       [f, cut](const OpCall& call, const KernelContext& context) {
         return with_real(call.inputs[0].dtype, [&](auto zero) -> base::Status {
           ScratchCut scratch(context.scratch.data());
@@ -112,6 +111,22 @@ KernelDef planes_device_kernel(MayBeLast may_be_last, F f, Cut cut) {
         TROUPE_CHECK(known.ok(), "a dtype that was accepted");
         return scratch.bytes();
       });
+}
+/// cut_device_kernel() for tensors that lie alike.
+template <typename F, typename Cut>
+KernelDef planes_device_kernel(MayBeLast may_be_last, F f, Cut cut) {
+  return cut_device_kernel(fix_together(std::move(may_be_last)), f, cut);
+}
+/// The same from f(call, context, T{}), without scratch memory.
+template <typename F>
+KernelDef planes_device_kernel(MayBeLast may_be_last, F f) {
+  return layouts_device_kernel(
+      fix_together(std::move(may_be_last)),
+      [f](const OpCall& call, const KernelContext& context) {
+        return with_real(call.inputs[0].dtype,
+                         [&](auto zero) -> base::Status { return f(call, context, zero); });
+      },
+      [](const OpCall&) { return std::size_t{0}; });
 }
 
 /// planes_device_kernel() for dense tensors only.

@@ -6,20 +6,27 @@ namespace troupe::ops {
 namespace {
 
 /// Products that a part should have, and most parts: what one reduction takes.
-constexpr std::int64_t kOfPart = 1024, kPartsMost = 512;
-/// Outputs of all parts together that occupy a GPU.
-constexpr std::int64_t kOutputs = 1 << 18;
+constexpr std::int64_t kOfPart = 128, kPartsMost = 512;
+/// Blocks of all parts together that occupy a GPU: a few for each of its multiprocessors.
+constexpr std::int64_t kBlocks = 512;
 
 std::int64_t divided(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
+}
+
+/// Tiles of all outputs.
+template <typename Tile>
+std::int64_t tiles(const DeviceProduct& p, Tile) {
+  return p.batches * divided(p.rows, Tile::kTileRows) * divided(p.columns, Tile::kTileColumns);
 }
 
 }  // namespace
 
 DeviceProduct cut_sums(DeviceProduct product) {
   constexpr std::int64_t kDepth = SquareTile::kDepth;
-  const std::int64_t outputs = std::max<std::int64_t>(product.outputs(), 1);
-  const std::int64_t wanted = std::min(divided(product.inner, kOfPart), kOutputs / outputs);
+  const std::int64_t all = with_tile(product, [&](auto tile) { return tiles(product, tile); });
+  const std::int64_t wanted =
+      std::min(divided(product.inner, kOfPart), kBlocks / std::max<std::int64_t>(all, 1));
   const std::int64_t parts = std::clamp<std::int64_t>(wanted, 1, kPartsMost);
   product.part_length = divided(divided(product.inner, parts), kDepth) * kDepth;
   product.parts = std::max<std::int64_t>(

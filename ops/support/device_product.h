@@ -46,6 +46,15 @@ using SquareTile = ProductTile<16, 4, 4>;
 using FlatTile = ProductTile<1, 4, 1>;
 using TallTile = ProductTile<kBlockThreads, 1, 4>;
 
+/// f(tile) with the tile for a product.
+template <typename F>
+auto with_tile(const DeviceProduct& p, F f) {
+  constexpr std::int64_t kFew = 8;
+  if (p.rows <= kFew) return f(FlatTile());
+  if (p.columns <= kFew) return f(TallTile());
+  return f(SquareTile());
+}
+
 /// One tile of one part for a block. `partial`: where the sums of parts go, [part, output].
 template <typename M, typename Tile>
 struct ProductPart {
@@ -205,18 +214,10 @@ W* take_partial(const DeviceProduct& p, ScratchCut& scratch) {
 template <typename M>
 base::Status device_product(const KernelContext& context, const DeviceProduct& p,
                             const M& multiplier, typename M::Number* partial) {
-  constexpr std::int64_t kFew = 8;
-  const auto run = [&]<typename Tile>(Tile) {
+  TROUPE_TRY(with_tile(p, [&]<typename Tile>(Tile) {
     const ProductPart<M, Tile> part{p, multiplier, partial};
     return for_each_unit(context, part.units(), part);
-  };
-  if (p.rows <= kFew) {
-    TROUPE_TRY(run(FlatTile()));
-  } else if (p.columns <= kFew) {
-    TROUPE_TRY(run(TallTile()));
-  } else {
-    TROUPE_TRY(run(SquareTile()));
-  }
+  }));
   if (p.parts == 1) return {};
   const DeviceReduction totals = device_reduction(p.outputs(), p.parts, true);
   TROUPE_CHECK(totals.parts == 1, "parts of a sum are few");
@@ -260,15 +261,20 @@ ProductPlan<T> plan_product(const DeviceProduct& product, ScratchCut& scratch) {
   return {product, take_partial<Wide<T>>(product, scratch)};
 }
 
-/// blocks_device_kernel() for a product: libraries' are many times as fast.
+/// cut_device_kernel() for a product: libraries' are many times as fast.
 template <typename F, typename Cut>
-KernelDef product_device_kernel(F f, Cut cut) {
-  KernelDef kernel = blocks_device_kernel(f, cut);
+KernelDef product_device_kernel(FixLayouts fix, F f, Cut cut) {
+  KernelDef kernel = cut_device_kernel(std::move(fix), f, cut);
   kernel.seconds = [](const OpCall& call) {
     constexpr Speed kPlainTiles{0.1, 0.5};
     return roofline_seconds(call, kPlainTiles);
   };
   return kernel;
+}
+/// For dense tensors only.
+template <typename F, typename Cut>
+KernelDef product_device_kernel(F f, Cut cut) {
+  return product_device_kernel(fix_together({}), f, cut);
 }
 
 }  // namespace troupe::ops

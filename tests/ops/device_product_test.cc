@@ -88,8 +88,10 @@ TEST_CASE("long sums of few outputs are cut, others are whole", "[device_product
   const auto cut = [](std::int64_t rows, std::int64_t columns, std::int64_t inner) {
     return cut_sums({.rows = rows, .columns = columns, .inner = inner});
   };
-  CHECK(cut(20, 25, 18432).parts == 18);
-  CHECK(cut(1, 1, 1000).parts == 1);
+  CHECK(cut(20, 25, 18432).parts == 144);
+  CHECK(cut(50, 500, 4096).parts == 32);
+  CHECK(cut(512, 512, 1 << 20).parts == 8);  // 64 tiles
+  CHECK(cut(1, 1, 128).parts == 1);
   CHECK(cut(4096, 4096, 100000).parts == 1);
   for (const std::int64_t inner : {1, 1024, 1025, 1 << 20, 1 << 30}) {
     const DeviceProduct p = cut(7, 11, inner);
