@@ -62,7 +62,7 @@ template <typename T, typename V>
 struct NormMomentRows {
   using W = Wide<T>;
   using Accumulator = NormMoments<W>;
-  static constexpr int kEach = DevicePack<T>::kSize;
+  static constexpr int kEach = DevicePack<T>::kSize, kRun = kEach;
   struct Kept {};
 
   DeviceAxis channels;
@@ -77,9 +77,13 @@ struct NormMomentRows {
   TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
   TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t channel, std::int64_t i,
                                     Accumulator* loaded) const {
+    load_run(channel, i, loaded);  // neighbours are of other channels
+  }
+  TROUPE_HOST_DEVICE void load_run(std::int64_t channel, std::int64_t i,
+                                   Accumulator* loaded) const {
     const DevicePack<T> pack = pack_at(data, channels.offset(i, channel));
     TROUPE_UNROLL
-    for (int k = 0; k < kEach; ++k) loaded[k] = {static_cast<W>(pack.values[k]), W{0}, W{1}};
+    for (int k = 0; k < kRun; ++k) loaded[k] = {static_cast<W>(pack.values[k]), W{0}, W{1}};
   }
   TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const {
     const W count = a.count + b.count;
@@ -157,7 +161,7 @@ TROUPE_HOST_DEVICE W norm_gradient(const NormNumbers<W>& numbers, bool relu, W g
 template <typename T, typename V>
 struct NormGradientRows : DeviceTwoSums<Wide<T>> {
   using W = Wide<T>;
-  static constexpr int kEach = DevicePack<T>::kSize;
+  static constexpr int kEach = DevicePack<T>::kSize, kRun = kEach;
   struct Kept {
     NormNumbers<W> numbers[kEach];
   };
@@ -193,6 +197,15 @@ struct NormGradientRows : DeviceTwoSums<Wide<T>> {
     for (int k = 0; k < kEach; ++k) {
       loaded[k] =
           sums(kept.numbers[k], static_cast<W>(gradients.values[k]), static_cast<W>(x.values[k]));
+    }
+  }
+  TROUPE_HOST_DEVICE void load_run(std::int64_t channel, std::int64_t i, TwoSums<W>* loaded) const {
+    const std::int64_t place = channels.offset(i, channel);
+    const DevicePack<T> gradients = pack_at(output_gradient, place), x = pack_at(data, place);
+    const NormNumbers<W> own = numbers[channel];
+    TROUPE_UNROLL
+    for (int k = 0; k < kRun; ++k) {
+      loaded[k] = sums(own, static_cast<W>(gradients.values[k]), static_cast<W>(x.values[k]));
     }
   }
   TROUPE_HOST_DEVICE void store(std::int64_t channel, TwoSums<W> total) const {

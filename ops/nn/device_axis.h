@@ -49,13 +49,14 @@ inline DeviceAxis device_axis(const ClassAxis& v) {
   return {v.classes, v.inner};
 }
 
-/// A reduction of the `rows` elements that data of T has at each index of the axis, where a reducer
-/// may take packs of indices.
+/// A reduction of the `rows` elements that data of T has at each index of the axis, for a reducer
+/// that takes packs of indices and runs of rows.
 template <typename T>
 DeviceReduction reduce_each_index(const DeviceAxis& axis, std::int64_t indices, std::int64_t rows) {
+  constexpr int kPack = DevicePack<T>::kSize;
   const bool aside = axis.last() && indices > 1;
-  const bool packs = indices % DevicePack<T>::kSize == 0;
-  return device_reduction(indices, rows, aside, packs ? DevicePack<T>::kSize : 1);
+  if (!axis.last() && axis.inner() % kPack == 0) return reduction_by_runs(indices, rows, kPack);
+  return device_reduction(indices, rows, aside, indices % kPack == 0 ? kPack : 1);
 }
 
 /// An F for for_each_of_axis() where all of a pack is of one index.

@@ -10,7 +10,7 @@ namespace troupe::ops {
 /// out[channel] = sum of data (outer, channels, inner) over the other axes.
 template <typename T>
 struct ChannelSumRows : DeviceSum<Wide<T>> {
-  static constexpr int kEach = DevicePack<T>::kSize;
+  static constexpr int kEach = DevicePack<T>::kSize, kRun = kEach;
   struct Kept {};
   DeviceAxis channels;
   const T* data;
@@ -22,9 +22,12 @@ struct ChannelSumRows : DeviceSum<Wide<T>> {
   TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
   TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t channel, std::int64_t i,
                                     Wide<T>* loaded) const {
+    load_run(channel, i, loaded);  // neighbours are of other channels
+  }
+  TROUPE_HOST_DEVICE void load_run(std::int64_t channel, std::int64_t i, Wide<T>* loaded) const {
     const DevicePack<T> pack = pack_at(data, channels.offset(i, channel));
     TROUPE_UNROLL
-    for (int k = 0; k < kEach; ++k) loaded[k] = static_cast<Wide<T>>(pack.values[k]);
+    for (int k = 0; k < kRun; ++k) loaded[k] = static_cast<Wide<T>>(pack.values[k]);
   }
   TROUPE_HOST_DEVICE void store(std::int64_t channel, Wide<T> sum) const {
     out.store(channel, sum);

@@ -19,6 +19,7 @@ SoftmaxPlan<T> cut_softmax(const OpCall& call, ScratchCut& scratch, T) {
 /// Sums a row of gradients; without the logarithm, each times its output.
 template <bool kLogarithm, typename T>
 struct SoftmaxGradientRows : DeviceSum<Wide<T>> {
+  static constexpr int kRun = DevicePack<T>::kSize;
   DeviceAxis v;
   const T* gradient;
   const T* output;
@@ -29,23 +30,47 @@ struct SoftmaxGradientRows : DeviceSum<Wide<T>> {
     const auto g = static_cast<Wide<T>>(gradient[at]);
     return kLogarithm ? g : g * static_cast<Wide<T>>(output[at]);
   }
+  TROUPE_HOST_DEVICE void load_run(std::int64_t row, std::int64_t k, Wide<T>* loaded) const {
+    const std::int64_t at = v.offset(row, k);
+    const DevicePack<T> g = pack_at(gradient, at);
+    TROUPE_UNROLL
+    for (int e = 0; e < kRun; ++e) loaded[e] = static_cast<Wide<T>>(g.values[e]);
+    if constexpr (!kLogarithm) {
+      const DevicePack<T> y = pack_at(output, at);
+      TROUPE_UNROLL
+      for (int e = 0; e < kRun; ++e) loaded[e] *= static_cast<Wide<T>>(y.values[e]);
+    }
+  }
   TROUPE_HOST_DEVICE void store(std::int64_t row, Wide<T> sum) const { sums[row] = sum; }
 };
 
 /// y * (g - sum), or g - exp(y) * sum for the logarithm.
 template <bool kLogarithm, typename T>
 struct SoftmaxGradientAt {
+  using W = Wide<T>;
+  static constexpr int kSize = DevicePack<T>::kSize;
   DeviceAxis v;
   const T* gradient;
   const T* output;
-  const Wide<T>* sums;
+  const W* sums;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+  TROUPE_HOST_DEVICE static W result(W g, W y, W sum) {
     using std::exp;
-    const auto g = static_cast<Wide<T>>(gradient[i]), y = static_cast<Wide<T>>(output[i]);
-    const Wide<T> sum = sums[v.row(i)];
-    out.store(i, kLogarithm ? g - exp(y) * sum : y * (g - sum));
+    return kLogarithm ? g - exp(y) * sum : y * (g - sum);
+  }
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    out.store(i, result(static_cast<W>(gradient[i]), static_cast<W>(output[i]), sums[v.row(i)]));
+  }
+  TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
+    const W sum = sums[v.row(i)];
+    const DevicePack<T> g = pack_at(gradient, i), y = pack_at(output, i);
+    W results[kSize];
+    TROUPE_UNROLL
+    for (int k = 0; k < kSize; ++k) {
+      results[k] = result(static_cast<W>(g.values[k]), static_cast<W>(y.values[k]), sum);
+    }
+    out.store_pack(i, results);
   }
 };
 
@@ -60,7 +85,7 @@ struct SoftmaxGradientPlan {
 template <typename T>
 SoftmaxGradientPlan<T> cut_softmax_gradient(const OpCall& call, ScratchCut& scratch, T) {
   SoftmaxGradientPlan<T> plan{softmax_axis(call), {}, nullptr, nullptr};
-  plan.reduction = reduce_classes(plan.v);
+  plan.reduction = reduce_classes_by_packs<T>(plan.v);
   plan.sums = scratch.take<Wide<T>>(plan.v.rows());
   plan.partial = take_partial<Wide<T>>(plan.reduction, scratch);
   return plan;
@@ -72,12 +97,14 @@ base::Status run_softmax_gradient(const OpCall& call, const KernelContext& conte
   const DeviceAxis v = device_axis(plan.v);
   const T* gradient = context.inputs[0].as<T>();
   const T* output = context.inputs[1].as<T>();
-  TROUPE_TRY(device_reduce(context, plan.reduction,
+  const bool aligned = packs_align(gradient) && packs_align(output);
+  TROUPE_TRY(device_reduce(context, plan.reduction.by_packs(aligned),
                            SoftmaxGradientRows<kLogarithm, T>{{}, v, gradient, output, plan.sums},
                            plan.partial));
-  return for_each_index(context, context.outputs[0].elements(),
-                        SoftmaxGradientAt<kLogarithm, T>{v, gradient, output, plan.sums,
-                                                         device_output<T>(call, context, 0)});
+  const SoftmaxGradientAt<kLogarithm, T> at{v, gradient, output, plan.sums,
+                                            device_output<T>(call, context, 0)};
+  const bool packs = rows_have_packs<T>(plan.v) && aligned && packs_align(at.out.data);
+  return for_each_pack<T>(context, context.outputs[0].elements(), packs, at);
 }
 
 template <bool kLogarithm>

@@ -68,6 +68,8 @@ struct ReductionMax {
 template <typename Join, typename T>
 struct ReductionRows {
   using Accumulator = Wide<T>;
+  static constexpr int kRun = DevicePack<T>::kSize, kEach = kRun;
+  struct Kept {};
   const T* data;
   ReductionAxes kept, reduced;
   DeviceOutput<T> out;
@@ -76,6 +78,17 @@ struct ReductionRows {
   TROUPE_HOST_DEVICE Accumulator none() const { return Join::none(Accumulator{}); }
   TROUPE_HOST_DEVICE Accumulator load(std::int64_t row, std::int64_t i) const {
     return static_cast<Accumulator>(data[kept.offset(row) + reduced.offset(i)]);
+  }
+  /// Element i of a row and its neighbours in memory.
+  TROUPE_HOST_DEVICE void load_run(std::int64_t row, std::int64_t i, Accumulator* loaded) const {
+    const DevicePack<T> pack = pack_at(data, kept.offset(row) + reduced.offset(i));
+    TROUPE_UNROLL
+    for (int k = 0; k < kRun; ++k) loaded[k] = static_cast<Accumulator>(pack.values[k]);
+  }
+  TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
+  TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t row, std::int64_t i,
+                                    Accumulator* loaded) const {
+    load_run(row, i, loaded);  // neighbours are of other rows
   }
   TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const {
     return Join::join(a, b);
@@ -92,14 +105,23 @@ struct ReductionPlan {
   Wide<T>* partial;
 };
 
+/// By packs where the innermost run consists of them.
+template <typename T>
+DeviceReduction plan_reduction(const ReduceWalk& walk) {
+  constexpr int kPack = DevicePack<T>::kSize;
+  const int pack = walk.inner % kPack == 0 ? kPack : 1;
+  const std::int64_t outputs = walk.outputs(), inputs = walk.inputs_per_output();
+  if (walk.inner_reduced && pack > 1) return reduction_by_runs(outputs, inputs, pack);
+  return device_reduction(outputs, inputs, !walk.inner_reduced && walk.inner > 1, pack);
+}
+
 /// data -> out by the walk of the call; `mean`: divided by the elements of each output.
 template <typename Join>
 KernelDef reduction_kernel(ReduceWalkOf walk_of, bool mean) {
   const auto cut = [walk_of](const OpCall& call, ScratchCut& scratch, auto zero) {
     using T = decltype(zero);
     const ReduceWalk walk = walk_of(call);
-    const bool aside = !walk.inner_reduced && walk.inner > 1;
-    const auto reduction = device_reduction(walk.outputs(), walk.inputs_per_output(), aside);
+    const auto reduction = plan_reduction<T>(walk);
     return ReductionPlan<T>{walk, reduction, take_partial<Wide<T>>(reduction, scratch)};
   };
   const auto run = [mean]<typename T>(const OpCall& call, const KernelContext& context,
@@ -110,7 +132,8 @@ KernelDef reduction_kernel(ReduceWalkOf walk_of, bool mean) {
         context.inputs[0].as<T>(), reduction_axes(w.kept, !w.inner_reduced, w.inner),
         reduction_axes(w.reduced, w.inner_reduced, w.inner), device_output<T>(call, context, 0),
         static_cast<Wide<T>>(divisor)};
-    return device_reduce(context, plan.reduction, rows, plan.partial);
+    return device_reduce(context, plan.reduction.by_packs(packs_align(rows.data)), rows,
+                         plan.partial);
   };
   return blocks_device_kernel(run, cut);
 }

@@ -14,11 +14,29 @@ constexpr int kAsideLanes = 8, kPackLanes = 32;
 /// which a GPU has no more blocks at a time.
 constexpr std::int64_t kOfLane = 64, kPartsMost = 1024;
 
+constexpr int kWarp = 32;
+
 int lanes_for(std::int64_t length, bool aside, int each) {
-  constexpr int kWarp = 32;
   if (length <= kOfThread) return 1;
   if (aside) return each > 1 ? kPackLanes : kAsideLanes;
   return length <= kOfWarp ? kWarp : kBlockThreads;
+}
+
+/// Of rows of `runs` runs each: the longest that one thread takes, and lanes of the next ones.
+constexpr std::int64_t kRunsOfThread = 4, kRunsOfFew = 32;
+constexpr int kFewLanes = 8;
+
+int lanes_for_runs(std::int64_t runs) {
+  if (runs <= kRunsOfThread) return 1;
+  if (runs <= kRunsOfFew) return kFewLanes;
+  return runs <= kOfWarp ? kWarp : kBlockThreads;
+}
+
+/// Cuts rows into parts, in units of runs.
+void cut_rows(DeviceReduction& plan) {
+  const std::int64_t runs = plan.length / plan.run, part = kOfLane / plan.run * plan.lanes;
+  plan.parts = std::clamp<std::int64_t>((runs + part - 1) / part, 1, kPartsMost);
+  plan.part_length = (runs + plan.parts - 1) / plan.parts * plan.run;
 }
 
 }  // namespace
@@ -30,9 +48,18 @@ DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool as
   plan.aside = aside;
   plan.each = aside ? each : 1;
   plan.lanes = lanes_for(length, aside, plan.each);
-  const std::int64_t part = kOfLane * plan.lanes;
-  plan.parts = std::clamp<std::int64_t>((length + part - 1) / part, 1, kPartsMost);
-  plan.part_length = (length + plan.parts - 1) / plan.parts;
+  cut_rows(plan);
+  return plan;
+}
+
+DeviceReduction reduction_by_runs(std::int64_t rows, std::int64_t length, int run) {
+  TROUPE_CHECK(length % run == 0, "rows of whole runs");
+  DeviceReduction plan;
+  plan.rows = rows;
+  plan.length = length;
+  plan.run = run;
+  plan.lanes = lanes_for_runs(length / run);
+  cut_rows(plan);
   return plan;
 }
 

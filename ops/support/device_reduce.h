@@ -4,7 +4,8 @@
 // other (or several at a time), then the second half of the lanes is joined to the first until one
 // is left. Long rows are cut into parts, whose totals
 // are reduced in the same way. The host joins in the same order, so bits agree. Where rows are
-// neighbours in memory, a thread may take several of them, of which it reads a pack at a time.
+// neighbours in memory, a thread may take several of them, of which it reads a pack at a time;
+// where elements of a row are, they may be dealt out by runs, of which a lane reads each at a time.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +23,14 @@ struct DeviceReduction {
   int lanes = 1;                            ///< threads that take a part; a power of two
   bool aside = false;                       ///< rows, not elements of one, are neighbours in memory
   int each = 1;                             ///< neighbouring rows that a thread takes
-  bool packs = false;                       ///< it reads them by load_pack(); where each > 1
+  int run = 1;                              ///< neighbouring elements of a row that are dealt out
+                                            ///< together; where each is 1
+  bool packs = false;  ///< they are read by load_pack() or load_run(); where each or run > 1
 
   /// The same; `aligned`: packs may lie wherever the rows are read.
   DeviceReduction by_packs(bool aligned) const {
     DeviceReduction result = *this;
-    result.packs = aligned && each > 1;
+    result.packs = aligned && (each > 1 || run > 1);
     return result;
   }
 
@@ -40,6 +43,9 @@ struct DeviceReduction {
 /// `each` rows, 1 or the reducer's kEach.
 DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool aside = false,
                                  int each = 1);
+/// Each run of `run` elements of a row, 1 or the reducer's kRun, are neighbours in memory; rows
+/// have whole runs.
+DeviceReduction reduction_by_runs(std::int64_t rows, std::int64_t length, int run);
 
 // A reducer R of rows is a plain struct with
 //   Accumulator                   a type of plain numbers
@@ -51,6 +57,9 @@ DeviceReduction device_reduction(std::int64_t rows, std::int64_t length, bool as
 //   kEach                         rows that a thread takes
 //   rows(row)                     what a thread keeps of the kEach rows from `row` on
 //   load_pack(kept, row, i, out)  element i of each of these rows
+// one whose rows' elements are neighbours
+//   kRun                          elements of a run
+//   load_run(row, i, out)         the run of a row that begins with element i
 // and one whose elements are better joined several at a time
 //   join_several(a, b)            of a total and an array of elements as load() gives them, never
 //                                 of totals: so ReduceTotals has none
@@ -65,9 +74,19 @@ constexpr int rows_each() {
   }
 }
 
-/// A part of rows for one block, kEach rows a thread. `partial`: where totals of parts go,
-/// [row, part].
-template <typename R, int kEach>
+/// Elements of a run of R's rows.
+template <typename R>
+constexpr int rows_run() {
+  if constexpr (requires { R::kRun; }) {
+    return R::kRun;
+  } else {
+    return 1;
+  }
+}
+
+/// A part of rows for one block, kEach rows a thread, by runs of kRun elements. One of the two
+/// is 1. `partial`: where totals of parts go, [row, part].
+template <typename R, int kEach, int kRun = 1>
 struct ReduceParts {
   using Accumulator = typename R::Accumulator;
   static constexpr std::size_t kSharedBytes = kBlockThreads * kEach * sizeof(Accumulator);
@@ -78,15 +97,48 @@ struct ReduceParts {
   R reducer;
   Accumulator* partial;
 
+  template <int N>
   TROUPE_HOST_DEVICE Accumulator join_several(Accumulator total,
-                                              const Accumulator (&loaded)[kAtOnce]) const {
+                                              const Accumulator (&loaded)[N]) const {
     if constexpr (requires { reducer.join_several(total, loaded); }) {
       return reducer.join_several(total, loaded);
     } else {
       TROUPE_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) total = reducer.join(total, loaded[k]);
+      for (int k = 0; k < N; ++k) total = reducer.join(total, loaded[k]);
       return total;
     }
+  }
+
+  /// Elements of a run, by one load or, where packs do not lie so, one by one.
+  TROUPE_HOST_DEVICE void load_run(std::int64_t row, std::int64_t i,
+                                   Accumulator (&loaded)[kRun]) const {
+    if (plan.packs) {
+      reducer.load_run(row, i, loaded);
+    } else {
+      for (int k = 0; k < kRun; ++k) loaded[k] = reducer.load(row, i + k);
+    }
+  }
+  /// The total of a lane's runs of a part.
+  TROUPE_HOST_DEVICE Accumulator run_total(std::int64_t row, std::int64_t part, int lane) const {
+    constexpr int kRunsAtOnce = 16 / kRun;
+    const std::int64_t begin = part * plan.part_length, step = std::int64_t{plan.lanes} * kRun;
+    const std::int64_t end =
+        begin + plan.part_length < plan.length ? begin + plan.part_length : plan.length;
+    Accumulator total = reducer.none();
+    std::int64_t i = begin + std::int64_t{lane} * kRun;
+    for (; i + (kRunsAtOnce - 1) * step < end; i += kRunsAtOnce * step) {
+      Accumulator some[kRunsAtOnce][kRun];
+      TROUPE_UNROLL
+      for (int k = 0; k < kRunsAtOnce; ++k) load_run(row, i + k * step, some[k]);
+      TROUPE_UNROLL
+      for (int k = 0; k < kRunsAtOnce; ++k) total = join_several(total, some[k]);
+    }
+    for (; i < end; i += step) {
+      Accumulator one[kRun];
+      load_run(row, i, one);
+      total = join_several(total, one);
+    }
+    return total;
   }
 
   /// Joins a lane's elements of a part, of N rows at once: load(i, out) gives element i of each.
@@ -123,6 +175,9 @@ struct ReduceParts {
   /// that of row + e goes to own[e * kBlockThreads].
   TROUPE_HOST_DEVICE void lane_totals(std::int64_t row, std::int64_t part, int lane,
                                       Accumulator* own) const {
+    if constexpr (kRun > 1) {
+      *own = row < plan.rows ? run_total(row, part, lane) : reducer.none();
+    }
     if constexpr (kEach > 1) {
       if (plan.packs && row < plan.rows) {  // then all rows of the pack exist
         Accumulator totals[kEach];
@@ -136,11 +191,15 @@ struct ReduceParts {
         return;
       }
     }
-    for (int e = 0; e < kEach; ++e, own += kBlockThreads) {
-      Accumulator total[1] = {reducer.none()};
-      const auto load = [&](std::int64_t i, Accumulator* out) { *out = reducer.load(row + e, i); };
-      if (row + e < plan.rows) join_lane(part, lane, load, total);
-      *own = total[0];
+    if constexpr (kRun == 1) {
+      for (int e = 0; e < kEach; ++e, own += kBlockThreads) {
+        Accumulator total[1] = {reducer.none()};
+        const auto load = [&](std::int64_t i, Accumulator* out) {
+          *out = reducer.load(row + e, i);
+        };
+        if (row + e < plan.rows) join_lane(part, lane, load, total);
+        *own = total[0];
+      }
     }
   }
 
@@ -225,12 +284,16 @@ Accumulator* take_partial(const DeviceReduction& plan, ScratchCut& scratch) {
 template <typename R>
 base::Status device_reduce(const KernelContext& context, const DeviceReduction& plan,
                            const R& reducer, typename R::Accumulator* partial) {
-  constexpr int kEach = rows_each<R>();
-  if (plan.each == 1) {
-    TROUPE_TRY(for_each_unit(context, plan.units(), ReduceParts<R, 1>{plan, reducer, partial}));
-  } else {
-    TROUPE_CHECK(plan.each == kEach, "rows of a thread: the plan's and the reducer's");
+  constexpr int kEach = rows_each<R>(), kRun = rows_run<R>();
+  TROUPE_CHECK(plan.each == 1 || plan.each == kEach, "rows of a thread: the reducer's");
+  TROUPE_CHECK(plan.run == 1 || plan.run == kRun, "elements of a run: the reducer's");
+  if (plan.each > 1) {
     TROUPE_TRY(for_each_unit(context, plan.units(), ReduceParts<R, kEach>{plan, reducer, partial}));
+  } else if (plan.run > 1) {
+    const ReduceParts<R, 1, kRun> parts{plan, reducer, partial};
+    TROUPE_TRY(for_each_unit(context, plan.units(), parts));
+  } else {
+    TROUPE_TRY(for_each_unit(context, plan.units(), ReduceParts<R, 1>{plan, reducer, partial}));
   }
   if (plan.parts == 1) return {};
   const DeviceReduction totals = device_reduction(plan.rows, plan.parts);

@@ -30,6 +30,16 @@ struct SumFourRows : SumRows {
   }
 };
 
+/// The same by runs of four elements; what is read as a pack is counted.
+struct SumRuns : SumRows {
+  static constexpr int kRun = 4;
+  std::int64_t* packs;
+  void load_run(std::int64_t row, std::int64_t i, float* loaded) const {
+    ++*packs;
+    for (int k = 0; k < kRun; ++k) loaded[k] = load(row, i + k);
+  }
+};
+
 struct Rows {
   std::int64_t rows, length;
   bool aside = false;
@@ -86,7 +96,7 @@ float reduced_by_hand(const DeviceReduction& plan, const std::vector<float>& row
     std::vector<float> lanes(std::size_t(plan.lanes), 0.0F);
     const std::int64_t begin = part * plan.part_length;
     for (std::int64_t i = begin; i < std::min(begin + plan.part_length, plan.length); ++i) {
-      lanes[std::size_t((i - begin) % plan.lanes)] += row[std::size_t(i)];
+      lanes[std::size_t((i - begin) / plan.run % plan.lanes)] += row[std::size_t(i)];
     }
     for (; lanes.size() > 1; lanes.resize(lanes.size() / 2)) {
       const std::size_t half = lanes.size() / 2;
@@ -150,6 +160,38 @@ TEST_CASE("a thread that takes several rows adds each of them in its own order",
             data[std::size_t(shape.aside ? i * shape.rows + row : row * shape.length + i)]);
       }
       CHECK(sums[std::size_t(row)] == reduced_by_hand(plan, own));
+    }
+  }
+}
+
+TEST_CASE("runs are dealt out to lanes, each of a lane's after the other, read as packs or not",
+          "[device_reduce]") {
+  for (const Rows& shape : {Rows{3, 0},
+                            {300, 4},
+                            {70, 16},
+                            {33, 20},
+                            {5, 128},
+                            {7, 132},
+                            {9, 4096},
+                            {2, 4100},
+                            {1, 50000},
+                            {1, 1200000}}) {
+    INFO(shape.rows << " rows of " << shape.length << " by runs");
+    const DeviceReduction plan = reduction_by_runs(shape.rows, shape.length, 4);
+    CHECK(plan.part_length % 4 == 0);
+    CHECK(plan.part_length * plan.parts >= shape.length);
+    CHECK(device_reduction(shape.rows, plan.parts).parts == 1);
+    const std::vector<float> data = numbers(shape.rows * shape.length);
+    std::vector<float> sums(std::size_t(shape.rows), -1.0F), read(sums);
+    std::int64_t packs = 0, none = 0;
+    reduce(plan.by_packs(false), SumRuns{sum_rows(shape, data, read), &none}, 1);
+    reduce(plan.by_packs(true), SumRuns{sum_rows(shape, data, sums), &packs}, 1);
+    CHECK(none == 0);
+    CHECK(packs == shape.rows * shape.length / 4);
+    CHECK(read == sums);
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      const auto begin = data.begin() + row * shape.length;
+      CHECK(sums[std::size_t(row)] == reduced_by_hand(plan, {begin, begin + shape.length}));
     }
   }
 }

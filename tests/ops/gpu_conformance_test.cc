@@ -144,7 +144,8 @@ TEST_CASE("kernels for GPUs take channels that are last", "[conformance]") {
     CHECK(added.contains(name));
   }
   for (const char* name :
-       {"batch_norm", "batch_norm_backward", "batch_norm_inference", "pooling", "pooling_backward",
+       {"batch_norm", "batch_norm_backward", "batch_norm_inference", "convolution",
+        "convolution_backward_data", "convolution_backward_weights", "pooling", "pooling_backward",
         "concat", "concat_backward", "slice_axis", "split", "activation"}) {
     INFO(name);
     CHECK(operators.contains(name));
