@@ -161,7 +161,7 @@ TROUPE_HOST_DEVICE W norm_gradient(const NormNumbers<W>& numbers, bool relu, W g
 template <typename T, typename V>
 struct NormGradientRows : DeviceTwoSums<Wide<T>> {
   using W = Wide<T>;
-  static constexpr int kEach = DevicePack<T>::kSize, kRun = kEach;
+  static constexpr int kEach = DevicePack<T>::kSize, kRun = kEach, kReads = 2;
   struct Kept {
     NormNumbers<W> numbers[kEach];
   };
@@ -229,6 +229,9 @@ struct NormDataGradientAt {
   struct Kept {
     Channel channels[kSize];
   };
+  struct Loaded {
+    DevicePack<T> gradients, x;
+  };
   DeviceAxis channels;
   const NormNumbers<W>* numbers;
   const NormSlope<W>* slopes;
@@ -256,13 +259,15 @@ struct NormDataGradientAt {
     for (int k = 0; k < kSize; ++k) kept.channels[k] = channel(first + k * Step);
     return kept;
   }
-  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i) const {
-    const DevicePack<T> gradients = pack_at(output_gradient, i), x = pack_at(data, i);
+  TROUPE_HOST_DEVICE Loaded load(std::int64_t i) const {
+    return {pack_at(output_gradient, i), pack_at(data, i)};
+  }
+  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i, const Loaded& loaded) const {
     W results[kSize];
     TROUPE_UNROLL
     for (int k = 0; k < kSize; ++k) {
-      results[k] = result(kept.channels[k], static_cast<W>(gradients.values[k]),
-                          static_cast<W>(x.values[k]));
+      results[k] = result(kept.channels[k], static_cast<W>(loaded.gradients.values[k]),
+                          static_cast<W>(loaded.x.values[k]));
     }
     out.store_pack(i, results);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolution and its gradients on GPUs, where no library takes them.
+#include "ops/nn/device_channels.h"
 #include "ops/nn/device_convolution.h"
 #include "ops/nn/device_epilogue.h"
 #include "ops/nn/linear.h"
@@ -114,6 +115,7 @@ struct FinishOutputAt {
   struct Kept {
     W bias[kSize];
   };
+  using Loaded = DevicePack<T>;
   DeviceAxis channels;
   const T* bias;  ///< or null
   bool relu;
@@ -136,12 +138,40 @@ struct FinishOutputAt {
     for (int k = 0; k < kSize; ++k) kept.bias[k] = bias_of(channel + k * Step);
     return kept;
   }
-  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i) const {
-    const DevicePack<T> old = pack_at(values.data, i);
+  TROUPE_HOST_DEVICE Loaded load(std::int64_t i) const { return pack_at(values.data, i); }
+  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i, const Loaded& old) const {
     W results[kSize];
     TROUPE_UNROLL
     for (int k = 0; k < kSize; ++k) results[k] = finish(old.values[k], kept.bias[k]);
     values.store_pack(i, results);
+  }
+};
+
+/// Element i of rows that are filled up.
+template <typename T>
+struct FillChannelsAt {
+  Divider channels;  ///< of a filled row
+  std::int64_t own;
+  const T* from;
+  T* to;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    const Divider::Digits at = channels.digits(i);
+    to[i] = at.remainder < own ? from[at.quotient * own + at.remainder] : T{};
+  }
+};
+
+/// Element i of what filled rows are cut to.
+template <typename T>
+struct CutChannelsAt {
+  Divider own;
+  std::int64_t channels;  ///< of a filled row
+  const T* from;
+  DeviceOutput<T> to;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    const Divider::Digits at = own.digits(i);
+    to.store(i, static_cast<Wide<T>>(from[at.quotient * channels + at.remainder]));
   }
 };
 
@@ -177,6 +207,29 @@ base::Status sum_output_gradient(const OpCall& call, const KernelContext& contex
     return sum_channels(context, plan_channel_sums<T>(channels_of(call.inputs[0]), cut),
                         static_cast<const T*>(context.inputs[0].as<T>()),
                         device_output<T>(call, context, 1));
+  });
+}
+
+base::Status fill_channels(const KernelContext& context, const base::TensorView& tensor,
+                           std::int64_t channels, void* filled) {
+  const std::int64_t own = tensor.shape[1], rows = tensor.elements() / own;
+  return with_real(tensor.dtype, [&](auto zero) -> base::Status {
+    using T = decltype(zero);
+    return for_each_index(
+        context, rows * channels,
+        FillChannelsAt<T>{Divider(channels), own, tensor.as<T>(), static_cast<T*>(filled)});
+  });
+}
+
+base::Status cut_channels(const KernelContext& context, const void* filled, std::int64_t channels,
+                          const base::TensorView& tensor, bool adds) {
+  return with_real(tensor.dtype, [&](auto zero) -> base::Status {
+    using T = decltype(zero);
+    return for_each_index(context, tensor.elements(),
+                          CutChannelsAt<T>{Divider(tensor.shape[1]),
+                                           channels,
+                                           static_cast<const T*>(filled),
+                                           {tensor.as<T>(), adds}});
   });
 }
 

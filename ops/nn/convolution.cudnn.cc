@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "ops/nn/device_channels.h"
 #include "ops/nn/device_epilogue.h"
 #include "ops/nn/linear.h"
 #include "ops/support/channels_last.h"
@@ -47,9 +48,12 @@ const base::TensorView& at(const KernelContext& context, const Place& place) {
 struct Engine {
   const char* kernel;
   cudnn::EnginePlace place;
+  std::int64_t pack = 1;  ///< channels of data are filled up with zeros to a multiple
 };
 /// The first is taken by rule. The others are measured: a convolution's best engine is often the
-/// second or third guess, and the two guesses differ.
+/// second or third guess, and the two guesses differ. Tensor cores want channels in packs: on the
+/// three of an image cuDNN's engines reach a twentieth of what they do elsewhere (AlexNet in bf16
+/// on an H100).
 constexpr Engine kEngines[] = {{"cudnn", {}},
                                {"cudnn-a2", {cudnn::Heuristics::a, 1}},
                                {"cudnn-a3", {cudnn::Heuristics::a, 2}},
@@ -57,7 +61,9 @@ constexpr Engine kEngines[] = {{"cudnn", {}},
                                {"cudnn-b1", {cudnn::Heuristics::b, 0}},
                                {"cudnn-b2", {cudnn::Heuristics::b, 1}},
                                {"cudnn-b3", {cudnn::Heuristics::b, 2}},
-                               {"cudnn-b4", {cudnn::Heuristics::b, 3}}};
+                               {"cudnn-b4", {cudnn::Heuristics::b, 3}},
+                               {"cudnn-c4", {}, 4},
+                               {"cudnn-c8", {}, 8}};
 
 class CudnnConvolution final : public Kernel {
  public:
@@ -72,7 +78,9 @@ class CudnnConvolution final : public Kernel {
   std::string name() const override { return engine_.kernel; }
   std::vector<base::Layout> input_layouts() const override { return layouts(call_.inputs); }
   std::vector<base::Layout> output_layouts() const override { return layouts(call_.outputs); }
-  std::size_t scratch_bytes() const override { return workspace_bytes_ + more_bytes_; }
+  std::size_t scratch_bytes() const override {
+    return workspace_bytes_ + more_bytes_ + data_bytes_ + weight_bytes_;
+  }
 
   Status run(const KernelContext& context) const override {
     if (epilogue_.sum) {  // the plan adds to what the output holds
@@ -89,11 +97,17 @@ class CudnnConvolution final : public Kernel {
     if (fused_ && biased_) {
       TROUPE_TRY_ASSIGN(bias, aligned_bias(context));
     }
-    TROUPE_TRY(plan_->run(context, {.data = at(context, places.data).data,
-                                    .weight = at(context, places.weight).data,
-                                    .output = at(context, places.output).data,
-                                    .bias = bias,
-                                    .workspace = context.scratch.data()}));
+    cudnn::Plan::Pointers pointers{.data = at(context, places.data).data,
+                                   .weight = at(context, places.weight).data,
+                                   .output = at(context, places.output).data,
+                                   .bias = bias,
+                                   .workspace = context.scratch.data()};
+    if (channels_ > 0) TROUPE_TRY(fill(context, pointers));
+    TROUPE_TRY(plan_->run(context, pointers));
+    if (channels_ > 0 && pass_ == Pass::weight) {
+      TROUPE_TRY(cut_channels(context, pointers.weight, channels_, at(context, places.weight),
+                              adds_to_weight_));
+    }
     if (fused_ || (!biased_ && !epilogue_.relu)) return {};
     if (pass_ == Pass::weight) {
       return sum_output_gradient(call_, context, context.scratch.data() + workspace_bytes_);
@@ -132,6 +146,7 @@ class CudnnConvolution final : public Kernel {
     }
     c.adds = adds || epilogue_.sum;
     c.tf32 = call_.tf32;
+    if (engine_.pack > 1) TROUPE_TRY(widen(c));
     if (pass_ == Pass::output && !c.adds && (biased_ || epilogue_.relu)) TROUPE_TRY(fuse(c));
     if (!fused_) {
       TROUPE_TRY_ASSIGN(plan_, cudnn::Plan::make(c, call_.device, engine_.place));
@@ -144,6 +159,38 @@ class CudnnConvolution final : public Kernel {
                                   static_cast<std::int64_t>(base::dtype_size(bias.dtype)));
     }
     return {};
+  }
+
+  /// The convolution with channels in packs, and memory for what it reads and writes then.
+  Status widen(cudnn::Convolution& c) {
+    const std::int64_t own = c.data.shape[1];
+    if (pass_ == Pass::data || call_.params.integer("num_group") != 1 || own % engine_.pack == 0 ||
+        !is_channels_last(c.data) || !is_channels_last(c.weight)) {
+      return base::error(Errc::unimplemented,
+                         "fills up channels of data that are last, in one group and in no packs");
+    }
+    channels_ = (own + engine_.pack - 1) / engine_.pack * engine_.pack;
+    const auto widened = [this](TensorDesc& tensor) {
+      tensor.shape.set(1, channels_);
+      tensor.layout = channels_last(tensor.shape);
+      return scratch_piece(tensor.shape.elements() *
+                           static_cast<std::int64_t>(base::dtype_size(tensor.dtype)));
+    };
+    data_bytes_ = widened(c.data);
+    weight_bytes_ = widened(c.weight);
+    adds_to_weight_ = pass_ == Pass::weight && c.adds;  // not to what is cut
+    c.adds = c.adds && pass_ == Pass::output;
+    return {};
+  }
+  /// Fills up what the pass reads; `pointers` get where it is.
+  Status fill(const KernelContext& context, cudnn::Plan::Pointers& pointers) const {
+    const Places places = places_of(pass_);
+    std::byte* const data = context.scratch.data() + workspace_bytes_ + more_bytes_;
+    pointers.data = data;
+    pointers.weight = data + data_bytes_;
+    TROUPE_TRY(fill_channels(context, at(context, places.data), channels_, pointers.data));
+    if (pass_ == Pass::weight) return {};
+    return fill_channels(context, at(context, places.weight), channels_, pointers.weight);
   }
 
   /// Plans bias and relu with the convolution, where an engine takes all of them. In f32 without
@@ -176,6 +223,9 @@ class CudnnConvolution final : public Kernel {
   bool fused_ = false;  // the plan adds the bias and takes relu, too
   std::optional<cudnn::Plan> plan_;
   std::size_t workspace_bytes_ = 0, more_bytes_ = 0;
+  std::int64_t channels_ = 0;  // that data is filled up to; 0: it is not
+  std::size_t data_bytes_ = 0, weight_bytes_ = 0;
+  bool adds_to_weight_ = false;
 };
 
 KernelDef cudnn_kernel(Pass pass, const Engine& engine) {

@@ -66,15 +66,16 @@ struct PacksOfOneIndex {
   F f;
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const { f(i); }
   TROUPE_HOST_DEVICE void pack(std::int64_t i) const {
-    f.pack(f.template keep<0>(axis.index(i)), i);
+    f.pack(f.template keep<0>(axis.index(i)), i, f.load(i));
   }
 };
 
 /// f for all `count` elements of a tensor, by packs of T where the axis lets it and they may lie
 /// wherever f reads and writes (`aligned`). F is a plain struct with
-///   operator()(i)      element i
-///   keep<Step>(index)  what belongs to a pack whose k-th element has index + k * Step
-///   pack(kept, i)      the pack from element i on
+///   operator()(i)          element i
+///   keep<Step>(index)      what belongs to a pack whose k-th element has index + k * Step
+///   load(i), a Loaded      what it reads of the pack from element i on
+///   pack(kept, i, loaded)  that pack
 /// all of them TROUPE_HOST_DEVICE and const.
 template <typename T, typename F>
 base::Status for_each_of_axis(const KernelContext& context, std::int64_t count,

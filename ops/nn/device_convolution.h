@@ -44,18 +44,29 @@ struct DeviceConvolution {
   Divider input_columns, output_columns, kernel_columns;
   DevicePlaces data, weight, output;
 
-  /// The place in a plane of data that tap `tap` of window `window` reads; -1: in the padding.
-  TROUPE_HOST_DEVICE std::int64_t read_at(std::int64_t window, std::int64_t tap) const {
-    const Divider::Digits from = output_columns.digits(window), by = kernel_columns.digits(tap);
-    const std::int64_t y = rows.position(from.quotient, by.quotient);
-    const std::int64_t x = columns.position(from.remainder, by.remainder);
+  /// A place of two axes.
+  struct At {
+    std::int64_t y, x;
+  };
+  /// Where a window's first tap lies in data; may be in the padding.
+  TROUPE_HOST_DEVICE At window(std::int64_t index) const {
+    const Divider::Digits of = output_columns.digits(index);
+    return {rows.position(of.quotient, 0), columns.position(of.remainder, 0)};
+  }
+  /// How far a tap lies behind the first.
+  TROUPE_HOST_DEVICE At tap(std::int64_t index) const {
+    const Divider::Digits of = kernel_columns.digits(index);
+    return {of.quotient * rows.dilate, of.remainder * columns.dilate};
+  }
+  /// The place in a plane of data that a tap of a window reads; -1: in the padding.
+  TROUPE_HOST_DEVICE std::int64_t read_at(At window, At tap) const {
+    const std::int64_t y = window.y + tap.y, x = window.x + tap.x;
     return rows.inside(y) && columns.inside(x) ? y * columns.input + x : -1;
   }
-  /// The window whose tap `tap` reads place `at` of a plane of data; -1: none.
-  TROUPE_HOST_DEVICE std::int64_t window_at(std::int64_t at, std::int64_t tap) const {
-    const Divider::Digits to = input_columns.digits(at), by = kernel_columns.digits(tap);
-    const std::int64_t y = rows.window_at(to.quotient, by.quotient);
-    const std::int64_t x = columns.window_at(to.remainder, by.remainder);
+  /// The window whose tap reads a place of data, as output's planes count them; -1: none.
+  TROUPE_HOST_DEVICE std::int64_t window_at(At place, At tap) const {
+    const std::int64_t y = rows.window_from(place.y - tap.y);
+    const std::int64_t x = columns.window_from(place.x - tap.x);
     return y >= 0 && x >= 0 ? y * columns.output + x : -1;
   }
 };
@@ -89,16 +100,36 @@ struct ConvolutionMultiplier {
   bool relu;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE Number x(std::int64_t group, std::int64_t filter, std::int64_t i) const {
-    const Divider::Digits of = v.taps.digits(i);  // channel, tap
-    return static_cast<Number>(
-        weight[v.weight.at(group * v.out + filter, of.quotient, of.remainder)]);
+  struct Row {
+    std::int64_t weight;  ///< offsets, here and below
+  };
+  struct Column {
+    std::int64_t data;
+    DeviceConvolution::At window;
+  };
+  struct Term {
+    std::int64_t weight, data;
+    DeviceConvolution::At tap;
+  };
+  TROUPE_HOST_DEVICE Row row(std::int64_t group, std::int64_t filter) const {
+    return {v.weight.at(group * v.out + filter, 0, 0)};
   }
-  TROUPE_HOST_DEVICE Number y(std::int64_t group, std::int64_t i, std::int64_t column) const {
-    const Divider::Digits of = v.taps.digits(i), window = v.output_plane.digits(column);
-    const std::int64_t at = v.read_at(window.remainder, of.remainder);
+  TROUPE_HOST_DEVICE Column column(std::int64_t group, std::int64_t column) const {
+    const Divider::Digits of = v.output_plane.digits(column);  // sample, window
+    return {v.data.at(of.quotient, group * v.in, 0), v.window(of.remainder)};
+  }
+  TROUPE_HOST_DEVICE Term term(std::int64_t i) const {
+    const Divider::Digits of = v.taps.digits(i);  // channel, tap
+    return {v.weight.at(0, of.quotient, of.remainder), v.data.at(0, of.quotient, 0),
+            v.tap(of.remainder)};
+  }
+  TROUPE_HOST_DEVICE Number x(const Row& row, const Term& term) const {
+    return static_cast<Number>(weight[row.weight + term.weight]);
+  }
+  TROUPE_HOST_DEVICE Number y(const Term& term, const Column& column) const {
+    const std::int64_t at = v.read_at(column.window, term.tap);
     if (at < 0) return Number{0};
-    return static_cast<Number>(data[v.data.at(window.quotient, group * v.in + of.quotient, at)]);
+    return static_cast<Number>(data[column.data + term.data + at * v.data.place]);
   }
   TROUPE_HOST_DEVICE void store(std::int64_t group, std::int64_t filter, std::int64_t column,
                                 Number sum) const {
@@ -126,17 +157,38 @@ struct ConvolutionDataMultiplier {
   const T* bias;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE Number x(std::int64_t group, std::int64_t channel, std::int64_t i) const {
-    const Divider::Digits of = v.taps.digits(i);  // filter, tap
-    return static_cast<Number>(
-        weight[v.weight.at(group * v.out + of.quotient, channel, of.remainder)]);
+  struct Row {
+    std::int64_t weight;
+  };
+  struct Column {
+    std::int64_t gradient;
+    DeviceConvolution::At place;  ///< behind the padding
+  };
+  struct Term {
+    std::int64_t weight, gradient;
+    DeviceConvolution::At tap;
+  };
+  TROUPE_HOST_DEVICE Row row(std::int64_t group, std::int64_t channel) const {
+    return {v.weight.at(group * v.out, channel, 0)};
   }
-  TROUPE_HOST_DEVICE Number y(std::int64_t group, std::int64_t i, std::int64_t column) const {
-    const Divider::Digits of = v.taps.digits(i), place = v.input_plane.digits(column);
-    const std::int64_t window = v.window_at(place.remainder, of.remainder);
+  TROUPE_HOST_DEVICE Column column(std::int64_t group, std::int64_t column) const {
+    const Divider::Digits of = v.input_plane.digits(column);  // sample, place
+    const Divider::Digits at = v.input_columns.digits(of.remainder);
+    return {v.output.at(of.quotient, group * v.out, 0),
+            {at.quotient + v.rows.pad, at.remainder + v.columns.pad}};
+  }
+  TROUPE_HOST_DEVICE Term term(std::int64_t i) const {
+    const Divider::Digits of = v.taps.digits(i);  // filter, tap
+    return {v.weight.at(of.quotient, 0, of.remainder), v.output.at(0, of.quotient, 0),
+            v.tap(of.remainder)};
+  }
+  TROUPE_HOST_DEVICE Number x(const Row& row, const Term& term) const {
+    return static_cast<Number>(weight[row.weight + term.weight]);
+  }
+  TROUPE_HOST_DEVICE Number y(const Term& term, const Column& column) const {
+    const std::int64_t window = v.window_at(column.place, term.tap);
     if (window < 0) return Number{0};
-    return static_cast<Number>(
-        gradient[v.output.at(place.quotient, group * v.out + of.quotient, window)]);
+    return static_cast<Number>(gradient[column.gradient + term.gradient + window * v.output.place]);
   }
   TROUPE_HOST_DEVICE void store(std::int64_t group, std::int64_t channel, std::int64_t column,
                                 Number sum) const {
@@ -161,16 +213,36 @@ struct ConvolutionWeightMultiplier {
   const T* data;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE Number x(std::int64_t group, std::int64_t filter, std::int64_t i) const {
-    const Divider::Digits window = v.output_plane.digits(i);
-    return static_cast<Number>(
-        gradient[v.output.at(window.quotient, group * v.out + filter, window.remainder)]);
+  struct Row {
+    std::int64_t gradient;
+  };
+  struct Column {
+    std::int64_t data;
+    DeviceConvolution::At tap;
+  };
+  struct Term {
+    std::int64_t gradient, data;
+    DeviceConvolution::At window;
+  };
+  TROUPE_HOST_DEVICE Row row(std::int64_t group, std::int64_t filter) const {
+    return {v.output.at(0, group * v.out + filter, 0)};
   }
-  TROUPE_HOST_DEVICE Number y(std::int64_t group, std::int64_t i, std::int64_t column) const {
-    const Divider::Digits window = v.output_plane.digits(i), of = v.taps.digits(column);
-    const std::int64_t at = v.read_at(window.remainder, of.remainder);
+  TROUPE_HOST_DEVICE Column column(std::int64_t group, std::int64_t column) const {
+    const Divider::Digits of = v.taps.digits(column);  // channel, tap
+    return {v.data.at(0, group * v.in + of.quotient, 0), v.tap(of.remainder)};
+  }
+  TROUPE_HOST_DEVICE Term term(std::int64_t i) const {
+    const Divider::Digits of = v.output_plane.digits(i);  // sample, window
+    return {v.output.at(of.quotient, 0, of.remainder), v.data.at(of.quotient, 0, 0),
+            v.window(of.remainder)};
+  }
+  TROUPE_HOST_DEVICE Number x(const Row& row, const Term& term) const {
+    return static_cast<Number>(gradient[row.gradient + term.gradient]);
+  }
+  TROUPE_HOST_DEVICE Number y(const Term& term, const Column& column) const {
+    const std::int64_t at = v.read_at(term.window, column.tap);
     if (at < 0) return Number{0};
-    return static_cast<Number>(data[v.data.at(window.quotient, group * v.in + of.quotient, at)]);
+    return static_cast<Number>(data[term.data + column.data + at * v.data.place]);
   }
   TROUPE_HOST_DEVICE void store(std::int64_t group, std::int64_t filter, std::int64_t column,
                                 Number sum) const {

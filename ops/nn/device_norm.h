@@ -64,6 +64,9 @@ struct NormOutputAt {
   struct Kept {
     NormNumbers<W> numbers[kSize];
   };
+  struct Loaded {
+    DevicePack<T> x, more;
+  };
   DeviceAxis channels;
   const NormNumbers<W>* numbers;
   const T* data;
@@ -84,15 +87,18 @@ struct NormOutputAt {
     for (int k = 0; k < kSize; ++k) kept.numbers[k] = numbers[channel + k * Step];
     return kept;
   }
-  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i) const {
-    const DevicePack<T> x = pack_at(data, i);
-    DevicePack<T> more{};
-    if (addend != nullptr) more = pack_at(addend, i);
+  TROUPE_HOST_DEVICE Loaded load(std::int64_t i) const {
+    Loaded loaded;
+    loaded.x = pack_at(data, i);
+    if (addend != nullptr) loaded.more = pack_at(addend, i);
+    return loaded;
+  }
+  TROUPE_HOST_DEVICE void pack(const Kept& kept, std::int64_t i, const Loaded& loaded) const {
     W results[kSize];
     TROUPE_UNROLL
     for (int k = 0; k < kSize; ++k) {
-      W y = kept.numbers[k].output(static_cast<W>(x.values[k]));
-      if (addend != nullptr) y += static_cast<W>(more.values[k]);
+      W y = kept.numbers[k].output(static_cast<W>(loaded.x.values[k]));
+      if (addend != nullptr) y += static_cast<W>(loaded.more.values[k]);
       results[k] = finish(y);
     }
     out.store_pack(i, results);

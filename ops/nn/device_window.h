@@ -20,7 +20,10 @@ struct DeviceWindow {
   TROUPE_HOST_DEVICE bool inside(std::int64_t at) const { return at >= 0 && at < input; }
   /// The window whose tap `tap` is at position `at`; -1: none.
   TROUPE_HOST_DEVICE std::int64_t window_at(std::int64_t at, std::int64_t tap) const {
-    const std::int64_t from = at + pad - tap * dilate;
+    return window_from(at + pad - tap * dilate);
+  }
+  /// The window that begins so far behind the beginning of the padding; -1: none.
+  TROUPE_HOST_DEVICE std::int64_t window_from(std::int64_t from) const {
     if (from < 0) return -1;
     const Divider::Digits window = stride.digits(from);
     return window.remainder == 0 && window.quotient < output ? window.quotient : -1;

@@ -20,7 +20,8 @@ inline constexpr int kBlockThreads = 256;
 
 #if defined(__CUDACC__)
 template <typename F>
-__global__ void call_for_units(std::int64_t count, const __grid_constant__ F f) {
+__global__ void __launch_bounds__(kBlockThreads)
+    call_for_units(std::int64_t count, const __grid_constant__ F f) {
   __shared__ alignas(16) unsigned char shared[F::kSharedBytes];
   for (std::int64_t unit = blockIdx.x; unit < count; unit += gridDim.x) {
     f.on_device(unit, shared);

@@ -12,14 +12,18 @@
 namespace troupe::ops {
 
 /// A block's share of (positions, channels). F is a plain struct with
-///   keep<1>(channel)  what belongs to the channels of the pack that begins with this one
-///   pack(kept, at)    called once for each pack, which begins with element `at`
-/// both of them TROUPE_HOST_DEVICE and const.
+///   Loaded                  what load() returns
+///   keep<1>(channel)        what belongs to the channels of the pack that begins with this one
+///   load(at)                what it reads of the pack that begins with element `at`
+///   pack(kept, at, loaded)  called once for each pack
+/// all of them TROUPE_HOST_DEVICE and const. Packs are loaded before others are written: an output
+/// may lie where an input does, element on element.
 template <typename T, typename F>
 struct ColumnWalk {
   static constexpr std::size_t kSharedBytes = 1;  // none is used
   static constexpr int kSize = DevicePack<T>::kSize;
   static constexpr int kPositionsEach = 16;  ///< of a thread, so that keep() is seldom called
+  static constexpr int kAtOnce = 2;          ///< positions whose loads are under way together
 
   std::int64_t positions, channels;
   int place_bits;  ///< a block's threads take 2^place_bits packs of one position
@@ -40,8 +44,19 @@ struct ColumnWalk {
     std::int64_t position = at.quotient * lanes() * kPositionsEach + (thread >> place_bits);
     if (position >= positions) return;
     const auto kept = f.template keep<1>(channel);
-    for (int i = 0; i < kPositionsEach && position < positions; ++i, position += lanes()) {
-      f.pack(kept, position * channels + channel);
+    for (int i = 0; i < kPositionsEach && position < positions; i += kAtOnce) {
+      typename F::Loaded loaded[kAtOnce];
+      TROUPE_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::int64_t own = position + k * lanes();
+        if (own < positions) loaded[k] = f.load(own * channels + channel);
+      }
+      TROUPE_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::int64_t own = position + k * lanes();
+        if (own < positions) f.pack(kept, own * channels + channel, loaded[k]);
+      }
+      position += kAtOnce * lanes();
     }
   }
 
@@ -55,7 +70,7 @@ struct ColumnWalk {
 #endif
 };
 
-/// f.pack() for all of (positions, channels), in any order. Whole packs of channels; packs of T may
+/// F for all packs of (positions, channels), in any order. Whole packs of channels; packs of T may
 /// lie wherever f reads and writes.
 template <typename T, typename F>
 base::Status for_each_column(const KernelContext& context, std::int64_t positions,

@@ -28,10 +28,13 @@ struct DeviceProduct {
 DeviceProduct cut_sums(DeviceProduct product);
 
 // A multiplier M is a plain struct with
-//   Number                              what is computed in
-//   x(batch, row, i), y(batch, i, column)
-//   store(batch, row, column, sum)      called once for each output
-// all of them TROUPE_HOST_DEVICE and const.
+//   Number                          what is computed in
+//   Row, Column, Term               what x and y have to know of each: found once for many products
+//   row(batch, row), column(batch, column), term(i)
+//   x(Row, Term), y(Term, Column)   the factors of term i of an output's sum
+//   store(batch, row, column, sum)  called once for each output
+// all of them TROUPE_HOST_DEVICE and const. Rows and columns behind the last are asked for, too,
+// but never their factors.
 
 /// How the threads of a block share a tile: each has kRowsEach * kColumnsEach outputs, of rows that
 /// are kThreadRows apart and columns that are kThreadColumns apart.
@@ -91,24 +94,96 @@ struct ProductPart {
     return at.part + 1 == p.parts ? p.inner : begin(at) + p.part_length;
   }
 
+  /// Elements of x, and of y, that a thread writes into a filling, at most. Element e of them has
+  /// the number thread + e * kBlockThreads in the tile.
+  static constexpr int kXEach = (Tile::kDepth * Tile::kTileRows - 1) / kBlockThreads + 1;
+  static constexpr int kYEach = (Tile::kDepth * Tile::kTileColumns - 1) / kBlockThreads + 1;
+  static_assert(kBlockThreads % Tile::kDepth == 0);
+
+  TROUPE_HOST_DEVICE int x_row(int number) const {
+    return p.x_inner_aside ? number / Tile::kDepth : number % Tile::kTileRows;
+  }
+  TROUPE_HOST_DEVICE int y_column(int number) const {
+    return p.y_columns_aside ? number % Tile::kTileColumns : number / Tile::kDepth;
+  }
+
+  /// The rows and columns of what a thread reads, the same in each filling of a tile; of many,
+  /// which registers have no room for, none.
+  static constexpr int kKept = 4;
+  static constexpr int kRowsKept = kXEach <= kKept ? kXEach : 0;
+  static constexpr int kColumnsKept = kYEach <= kKept ? kYEach : 0;
+  struct Operands {
+    typename M::Row rows[kRowsKept > 0 ? kRowsKept : 1];
+    typename M::Column columns[kColumnsKept > 0 ? kColumnsKept : 1];
+  };
+  TROUPE_HOST_DEVICE Operands operands(const Place& at, int thread) const {
+    Operands own;
+    TROUPE_UNROLL
+    for (int e = 0; e < kRowsKept; ++e) own.rows[e] = row_of(at, thread + e * kBlockThreads);
+    TROUPE_UNROLL
+    for (int e = 0; e < kColumnsKept; ++e) {
+      own.columns[e] = column_of(at, thread + e * kBlockThreads);
+    }
+    return own;
+  }
+  TROUPE_HOST_DEVICE typename M::Row row_of(const Place& at, int number) const {
+    return multiplier.row(at.batch, at.row + x_row(number));
+  }
+  TROUPE_HOST_DEVICE typename M::Column column_of(const Place& at, int number) const {
+    return multiplier.column(at.batch, at.column + y_column(number));
+  }
+
+  /// The row, or column, of a thread's e-th element.
+  TROUPE_HOST_DEVICE typename M::Row kept_row(const Place& at, const Operands& own, int e,
+                                              int number) const {
+    if constexpr (kRowsKept > 0) {
+      return own.rows[e];
+    } else {
+      return row_of(at, number);
+    }
+  }
+  TROUPE_HOST_DEVICE typename M::Column kept_column(const Place& at, const Operands& own, int e,
+                                                    int number) const {
+    if constexpr (kColumnsKept > 0) {
+      return own.columns[e];
+    } else {
+      return column_of(at, number);
+    }
+  }
+
   /// One thread's share of filling the tile with numbers from `first` on; zeros where there are
   /// none.
-  TROUPE_HOST_DEVICE void fill(const Place& at, std::int64_t first, int thread, W* tile) const {
+  TROUPE_HOST_DEVICE void fill(const Place& at, const Operands& own, std::int64_t first, int thread,
+                               W* tile) const {
     const std::int64_t stop = end(at);
-    for (int e = thread; e < Tile::kDepth * Tile::kTileRows; e += kBlockThreads) {
-      const int depth = p.x_inner_aside ? e % Tile::kDepth : e / Tile::kTileRows;
-      const int row = p.x_inner_aside ? e / Tile::kDepth : e % Tile::kTileRows;
-      const bool there = first + depth < stop && at.row + row < p.rows;
-      tile[depth * Tile::kTileRows + row] =
-          there ? multiplier.x(at.batch, at.row + row, first + depth) : W{0};
+    // Where terms are neighbours in memory, all elements of a thread are of one.
+    const typename M::Term aside = multiplier.term(first + thread % Tile::kDepth);
+    TROUPE_UNROLL
+    for (int e = 0; e < kXEach; ++e) {
+      const int number = thread + e * kBlockThreads;
+      if (number >= Tile::kDepth * Tile::kTileRows) break;
+      const int depth = p.x_inner_aside ? thread % Tile::kDepth : number / Tile::kTileRows;
+      const int row = x_row(number);
+      W factor{0};
+      if (first + depth < stop && at.row + row < p.rows) {
+        factor = multiplier.x(kept_row(at, own, e, number),
+                              p.x_inner_aside ? aside : multiplier.term(first + depth));
+      }
+      tile[depth * Tile::kTileRows + row] = factor;
     }
     tile += Tile::kDepth * Tile::kTileRows;
-    for (int e = thread; e < Tile::kDepth * Tile::kTileColumns; e += kBlockThreads) {
-      const int depth = p.y_columns_aside ? e / Tile::kTileColumns : e % Tile::kDepth;
-      const int column = p.y_columns_aside ? e % Tile::kTileColumns : e / Tile::kDepth;
-      const bool there = first + depth < stop && at.column + column < p.columns;
-      tile[depth * Tile::kTileColumns + column] =
-          there ? multiplier.y(at.batch, first + depth, at.column + column) : W{0};
+    TROUPE_UNROLL
+    for (int e = 0; e < kYEach; ++e) {
+      const int number = thread + e * kBlockThreads;
+      if (number >= Tile::kDepth * Tile::kTileColumns) break;
+      const int depth = p.y_columns_aside ? number / Tile::kTileColumns : thread % Tile::kDepth;
+      const int column = y_column(number);
+      W factor{0};
+      if (first + depth < stop && at.column + column < p.columns) {
+        factor = multiplier.y(p.y_columns_aside ? multiplier.term(first + depth) : aside,
+                              kept_column(at, own, e, number));
+      }
+      tile[depth * Tile::kTileColumns + column] = factor;
     }
   }
 
@@ -159,8 +234,12 @@ struct ProductPart {
     const Place at = place(unit);
     W tile[kSharedBytes / sizeof(W)];
     W sums[kBlockThreads * kEach] = {};
+    Operands own[kBlockThreads];
+    for (int thread = 0; thread < kBlockThreads; ++thread) own[thread] = operands(at, thread);
     for (std::int64_t first = begin(at); first < end(at); first += Tile::kDepth) {
-      for (int thread = 0; thread < kBlockThreads; ++thread) fill(at, first, thread, tile);
+      for (int thread = 0; thread < kBlockThreads; ++thread) {
+        fill(at, own[thread], first, thread, tile);
+      }
       for (int thread = 0; thread < kBlockThreads; ++thread) {
         add_filling(at, first, thread, tile, sums + thread * kEach);
       }
@@ -176,8 +255,9 @@ struct ProductPart {
     const int thread = static_cast<int>(threadIdx.x);
     auto* const tile = reinterpret_cast<W*>(shared);
     W sums[kEach] = {};
+    const Operands own = operands(at, thread);
     for (std::int64_t first = begin(at); first < end(at); first += Tile::kDepth) {
-      fill(at, first, thread, tile);
+      fill(at, own, first, thread, tile);
       __syncthreads();
       add_filling(at, first, thread, tile, sums);
       __syncthreads();
@@ -237,11 +317,26 @@ struct StridedMultiplier {
   std::int64_t x_row, x_inner, y_inner, y_column, columns;
   DeviceOutput<T> out;
 
-  TROUPE_HOST_DEVICE Number x(std::int64_t, std::int64_t row, std::int64_t i) const {
-    return static_cast<Number>(x_data[row * x_row + i * x_inner]);
+  /// Offsets.
+  struct Row {
+    std::int64_t x;
+  };
+  struct Column {
+    std::int64_t y;
+  };
+  struct Term {
+    std::int64_t x, y;
+  };
+  TROUPE_HOST_DEVICE Row row(std::int64_t, std::int64_t row) const { return {row * x_row}; }
+  TROUPE_HOST_DEVICE Column column(std::int64_t, std::int64_t column) const {
+    return {column * y_column};
   }
-  TROUPE_HOST_DEVICE Number y(std::int64_t, std::int64_t i, std::int64_t column) const {
-    return static_cast<Number>(y_data[i * y_inner + column * y_column]);
+  TROUPE_HOST_DEVICE Term term(std::int64_t i) const { return {i * x_inner, i * y_inner}; }
+  TROUPE_HOST_DEVICE Number x(Row row, Term term) const {
+    return static_cast<Number>(x_data[row.x + term.x]);
+  }
+  TROUPE_HOST_DEVICE Number y(Term term, Column column) const {
+    return static_cast<Number>(y_data[term.y + column.y]);
   }
   TROUPE_HOST_DEVICE void store(std::int64_t, std::int64_t row, std::int64_t column,
                                 Number sum) const {

@@ -13,6 +13,9 @@ constexpr int kAsideLanes = 8, kPackLanes = 32;
 /// Elements that a lane takes of a part, as long as there are no more than kPartsMost parts, for
 /// which a GPU has no more blocks at a time.
 constexpr std::int64_t kOfLane = 64, kPartsMost = 1024;
+/// The same where a thread takes packs of rows: blocks need many registers, so that few run at a
+/// time, and many small ones leave less of the device idle at the end.
+constexpr std::int64_t kOfPackLane = 16;
 
 constexpr int kWarp = 32;
 
@@ -34,7 +37,8 @@ int lanes_for_runs(std::int64_t runs) {
 
 /// Cuts rows into parts, in units of runs.
 void cut_rows(DeviceReduction& plan) {
-  const std::int64_t runs = plan.length / plan.run, part = kOfLane / plan.run * plan.lanes;
+  const std::int64_t of_lane = plan.each > 1 ? kOfPackLane : kOfLane / plan.run;
+  const std::int64_t runs = plan.length / plan.run, part = of_lane * plan.lanes;
   plan.parts = std::clamp<std::int64_t>((runs + part - 1) / part, 1, kPartsMost);
   plan.part_length = (runs + plan.parts - 1) / plan.parts * plan.run;
 }

@@ -57,6 +57,7 @@ DeviceReduction reduction_by_runs(std::int64_t rows, std::int64_t length, int ru
 //   kEach                         rows that a thread takes
 //   rows(row)                     what a thread keeps of the kEach rows from `row` on
 //   load_pack(kept, row, i, out)  element i of each of these rows
+//   kReads                        arrays that it reads, where they are not one
 // one whose rows' elements are neighbours
 //   kRun                          elements of a run
 //   load_run(row, i, out)         the run of a row that begins with element i
@@ -84,14 +85,26 @@ constexpr int rows_run() {
   }
 }
 
+/// Arrays that R's load_pack() reads.
+template <typename R>
+constexpr int rows_reads() {
+  if constexpr (requires { R::kReads; }) {
+    return R::kReads;
+  } else {
+    return 1;
+  }
+}
+
 /// A part of rows for one block, kEach rows a thread, by runs of kRun elements. One of the two
 /// is 1. `partial`: where totals of parts go, [row, part].
 template <typename R, int kEach, int kRun = 1>
 struct ReduceParts {
   using Accumulator = typename R::Accumulator;
   static constexpr std::size_t kSharedBytes = kBlockThreads * kEach * sizeof(Accumulator);
-  /// Loads that are under way at a time; they are joined in their order.
-  static constexpr int kAtOnce = kEach > 1 ? 4 : 8;
+  /// Elements, or packs of rows' elements, that are under way at a time; they are joined in their
+  /// order. Of packs no more: what is loaded of them takes registers, and a multiprocessor that has
+  /// room for one block alone waits while it adds.
+  static constexpr int kAtOnce = kEach > 1 ? 4 / rows_reads<R>() : 8;
 
   DeviceReduction plan;
   R reducer;

@@ -17,7 +17,7 @@ from cluster import DEADLINE_S, Cluster, checkpoint_hash, troupe
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 STEPS = 100
-NETWORK_STEPS = 12
+NETWORK_STEPS = 8
 
 
 class SameBitsTest(unittest.TestCase):

@@ -2,6 +2,7 @@
 // Products of own kernels for GPUs on the host: all tiles and parts, against plain sums.
 #include "ops/support/device_product.h"
 
+#include <atomic>
 #include <cmath>
 #include <vector>
 
@@ -19,15 +20,30 @@ struct Whole {
   std::int64_t rows, columns;
   float* out;
   std::int64_t* stores;
+  std::atomic<std::int64_t>* outside;  ///< factors of rows or columns behind the last
 
   static float number(std::int64_t a, std::int64_t b, std::int64_t c) {
     return static_cast<float>((a * 31 + b * 17 + c * 7) % 5 - 2);
   }
-  float x(std::int64_t batch, std::int64_t row, std::int64_t i) const {
-    return number(batch, row, i);
+  struct Row {
+    std::int64_t batch, index;
+  };
+  struct Column {
+    std::int64_t batch, index;
+  };
+  struct Term {
+    std::int64_t i;
+  };
+  Row row(std::int64_t batch, std::int64_t index) const { return {batch, index}; }
+  Column column(std::int64_t batch, std::int64_t index) const { return {batch, index}; }
+  Term term(std::int64_t i) const { return {i}; }
+  float x(const Row& row, const Term& term) const {
+    *outside += row.index >= rows;
+    return number(row.batch, row.index, term.i);
   }
-  float y(std::int64_t batch, std::int64_t i, std::int64_t column) const {
-    return number(column, batch, i * i);
+  float y(const Term& term, const Column& column) const {
+    *outside += column.index >= columns;
+    return number(column.index, column.batch, term.i * term.i);
   }
   void store(std::int64_t batch, std::int64_t row, std::int64_t column, float sum) const {
     const std::int64_t at = (batch * rows + row) * columns + column;
@@ -45,7 +61,8 @@ void check_product(const DeviceProduct& p, int team) {
   ScratchCut scratch(memory.memory.data());
   std::vector<float> out(std::size_t(p.outputs()), NAN);
   std::vector<std::int64_t> stores(out.size(), 0);
-  const Whole whole{p.rows, p.columns, out.data(), stores.data()};
+  std::atomic<std::int64_t> outside = 0;
+  const Whole whole{p.rows, p.columns, out.data(), stores.data(), &outside};
   KernelContext context{};
   context.team = team;
   base::Status status;
@@ -58,11 +75,13 @@ void check_product(const DeviceProduct& p, int team) {
     float sum = 0;
     for (std::int64_t i = 0; i < p.inner; ++i) {
       const std::int64_t batch = at / p.columns / p.rows;
-      sum += whole.x(batch, at / p.columns % p.rows, i) * whole.y(batch, i, at % p.columns);
+      sum += Whole::number(batch, at / p.columns % p.rows, i) *
+             Whole::number(at % p.columns, batch, i * i);
     }
     wrong += out[std::size_t(at)] != sum || stores[std::size_t(at)] != 1;
   }
   CHECK(wrong == 0);
+  CHECK(outside == 0);
 }
 
 TEST_CASE("every output of a product is there once, whatever its tiles and parts",

@@ -19,13 +19,13 @@ namespace {
 
 using namespace testing;  // NOLINT: the test's own vocabulary
 
-/// f(kernel) for each kernel for GPUs that takes the call and is taken by rule: others are held to
-/// these where they are measured.
+/// f(kernel) for each kernel for GPUs that takes the call and is taken by rule; or, where
+/// `measured`, for each of the others, which are held to these where they are measured.
 template <typename F>
-void for_each_gpu_kernel(const OpDef& op, OpCall call, F&& f) {
+void for_each_gpu_kernel(const OpDef& op, OpCall call, F&& f, bool measured = false) {
   call.device = kFirstGpu;
   for (const KernelDef& candidate : op.kernels) {
-    if (!candidate.on_gpus || candidate.by_choice) continue;
+    if (!candidate.on_gpus || candidate.by_choice != measured) continue;
     const auto kernel = prepare_candidate(candidate, call);
     if (!kernel) continue;
     INFO("kernel " << kernel->name());
@@ -82,14 +82,14 @@ std::optional<SummedCase> summed_case(const OpDef& op, const Sample& sample, con
 /// f(kernel, inputs, outputs) for each kernel for GPUs that takes tensors with their channels last;
 /// what of those that other layouts would fit as well is dense.
 template <typename F>
-void for_each_channels_last(const OpDef& op, const Case& c, F&& f) {
+void for_each_channels_last(const OpDef& op, const Case& c, F&& f, bool measured = false) {
   OpCall call = c.call;
   for (TensorDesc& input : call.inputs) {
     input.any_layout = true;
     if (input.shape.rank() == 4) input.layout = channels_last(input.shape);
   }
   for (TensorDesc& output : call.outputs) output.any_layout = true;
-  for_each_gpu_kernel(op, call, [&](const Kernel& kernel) {
+  const auto with_layouts = [&](const Kernel& kernel) {
     const auto in = kernel.input_layouts(), out = kernel.output_layouts();
     bool last = false;
     std::vector<Tensor> inputs = c.inputs, outputs = make_outputs(c.call);
@@ -103,7 +103,19 @@ void for_each_channels_last(const OpDef& op, const Case& c, F&& f) {
       outputs[o] = Tensor(outputs[o].dtype, outputs[o].shape, out[o]);
     }
     if (last) f(kernel, inputs, outputs);
-  });
+  };
+  for_each_gpu_kernel(op, call, with_layouts, measured);
+}
+
+/// What tensors hold, in the kernel's layouts.
+std::vector<Tensor> packed_like(const std::vector<Tensor>& dense,
+                                const std::vector<Tensor>& outputs) {
+  std::vector<Tensor> list;
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    const Layout& layout = outputs[o].layout;
+    list.push_back(layout.is_dense() ? dense[o].clone() : packed(dense[o], layout));
+  }
+  return list;
 }
 
 TEST_CASE("kernels for GPUs take channels that are last", "[conformance]") {
@@ -127,12 +139,7 @@ TEST_CASE("kernels for GPUs take channels that are last", "[conformance]") {
       for_each_channels_last(
           op, sums->added, [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
             if (kernel.name() != "cuda") return;
-            std::vector<Tensor> totals;
-            for (std::size_t o = 0; o < outputs.size(); ++o) {
-              const Layout& layout = outputs[o].layout;
-              totals.push_back(layout.is_dense() ? sums->before[o].clone()
-                                                 : packed(sums->before[o], layout));
-            }
+            const std::vector<Tensor> totals = packed_like(sums->before, outputs);
             run_kernel(kernel, inputs, totals, {});
             check_close(totals, sums->expected, kernel);
             added.insert(op.name);
@@ -175,6 +182,44 @@ TEST_CASE("on a GPU channels may be last", "[gpu][device]") {
                            "convolution_backward_weights cudnn"}) {
     INFO(name);
     CHECK(libraries.contains(name));
+  }
+}
+
+TEST_CASE("on a GPU convolutions whose channels are filled up compute the same", "[gpu][device]") {
+  if (without_gpu()) return;
+  const OpTable table = OpTable::build();
+  OnGpu on_gpu;
+  std::set<std::string> ran;
+  const auto is_filled = [](const Kernel& kernel) { return kernel.name().starts_with("cudnn-c"); };
+  for_each_sample(table, [&](const OpDef& op, const Sample& sample) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      INFO(base::dtype_name(dtype));
+      const Case c = make_case(op, sample, dtype).value();
+      if (operations(c.call) > kOperationsMax) continue;
+      const auto written = [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+        if (!is_filled(kernel)) return;
+        on_gpu.run(kernel, inputs, outputs);
+        check_close(outputs, expected_outputs(op, sample, c), kernel);
+        ran.insert(op.name + " " + kernel.name());
+      };
+      for_each_channels_last(op, c, written, true);
+      const auto sums = summed_case(op, sample, c);
+      if (!sums) continue;
+      const auto added = [&](const Kernel& kernel, const auto& inputs, const auto& outputs) {
+        if (!is_filled(kernel)) return;
+        const std::vector<Tensor> totals = packed_like(sums->before, outputs);
+        on_gpu.run(kernel, inputs, totals);
+        check_close(totals, sums->expected, kernel);
+        ran.insert(op.name + " " + kernel.name() + ", added to");
+      };
+      for_each_channels_last(op, sums->added, added, true);
+    }
+  });
+  for (const char* name :
+       {"convolution cudnn-c4", "convolution cudnn-c8", "convolution_backward_weights cudnn-c4",
+        "convolution_backward_weights cudnn-c8, added to"}) {
+    INFO(name);
+    CHECK(ran.contains(name));
   }
 }
 
