@@ -98,7 +98,22 @@ struct CopyAt {
   }
 };
 
-/// The same by packs; `map` counts them.
+/// Writes a pack, or adds it where `out` adds.
+template <typename T>
+TROUPE_HOST_DEVICE void write_pack(const DeviceOutput<T>& out, std::int64_t i,
+                                   const DevicePack<T>& pack) {
+  if (!out.adds) {
+    *reinterpret_cast<DevicePack<T>*>(out.data + i) = pack;
+    return;
+  }
+  constexpr int kSize = DevicePack<T>::kSize;
+  Wide<T> values[kSize];
+  TROUPE_UNROLL
+  for (int k = 0; k < kSize; ++k) values[k] = static_cast<Wide<T>>(pack.values[k]);
+  out.store_pack(i, values);
+}
+
+/// CopyAt by packs; `map` counts them.
 template <typename T>
 struct CopyPackAt {
   const T* in;
@@ -108,16 +123,90 @@ struct CopyPackAt {
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
     constexpr int kSize = DevicePack<T>::kSize;
     const CopyPlace place = map.place(i);
-    const DevicePack<T> pack = pack_at(in, place.from * kSize);
-    if (!out.adds) {
-      *reinterpret_cast<DevicePack<T>*>(out.data + place.to * kSize) = pack;
-      return;
-    }
-    Wide<T> values[kSize];
-    for (int k = 0; k < kSize; ++k) values[k] = static_cast<Wide<T>>(pack.values[k]);
-    out.store_pack(place.to * kSize, values);
+    write_pack(out, place.to * kSize, pack_at(in, place.from * kSize));
   }
 };
+
+/// A copy in which other elements are neighbours where it reads than where it writes: a thread
+/// reads `lines` packs and writes as many.
+struct CopyTiles {
+  CopyMap map;  ///< of tiles; counts elements
+  int lines = 0;
+  bool run = false;  ///< what a tile writes is one run, in which its lines take turns
+  std::int64_t from_step = 0, to_step = 0;  ///< between the packs that it reads, and writes
+};
+
+/// Tiles of packs of `size` for a copy; none, where packs would not lie at multiples of their size.
+inline std::optional<CopyTiles> copy_tiles(const CopyMap& copy, std::int64_t size) {
+  constexpr std::int64_t kRunMost = 4;  // lines of a run
+  const auto neighbours = [&](const std::int64_t* steps) {
+    return static_cast<int>(std::find(steps, steps + copy.rank, 1) - steps);
+  };
+  const int along = neighbours(copy.from), across = neighbours(copy.to);
+  if (along == copy.rank || across == copy.rank || along == across) return std::nullopt;
+  const std::int64_t length = copy.extent[along].divisor(), lines = copy.extent[across].divisor();
+  const bool run = lines <= kRunMost && copy.to[along] == lines;
+  if (copy.count == 0 || length % size != 0 || (!run && lines % size != 0)) return std::nullopt;
+  CopyTiles tiles{{}, static_cast<int>(run ? lines : size), run, copy.from[across], copy.to[along]};
+  for (int axis = 0; axis < copy.rank; ++axis) {
+    if (axis != along && copy.from[axis] % size != 0) return std::nullopt;
+    if (axis != across && !(run && axis == along) && copy.to[axis] % size != 0) return std::nullopt;
+    if (axis == along || axis == across) continue;
+    tiles.map.add(copy.extent[axis].divisor(), copy.from[axis], copy.to[axis]);
+  }
+  // Neighbouring threads write next to each other a few times, and then read so.
+  const std::int64_t across_tiles = run ? 1 : lines / size;
+  const std::int64_t few = across_tiles % 4 == 0 ? 4 : across_tiles % 2 == 0 ? 2 : 1;
+  tiles.map.add(across_tiles / few, tiles.from_step * size * few, size * few);
+  tiles.map.add(length / size, size, tiles.to_step * size);
+  tiles.map.add(few, tiles.from_step * size, size);
+  return tiles;
+}
+
+/// One tile of CopyTiles with kLines lines.
+template <typename T, int kLines, bool kRun>
+struct CopyTileAt {
+  static constexpr int kSize = DevicePack<T>::kSize;
+  const T* in;
+  DeviceOutput<T> out;
+  CopyMap map;
+  std::int64_t from_step, to_step;
+
+  TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
+    const CopyPlace place = map.place(i);
+    DevicePack<T> lines[kLines];
+    TROUPE_UNROLL
+    for (int k = 0; k < kLines; ++k) lines[k] = pack_at(in, place.from + k * from_step);
+    // Where all is one run there are as many packs in it as lines, else as many as elements of one.
+    TROUPE_UNROLL
+    for (int j = 0; j < (kRun ? kLines : kSize); ++j) {
+      DevicePack<T> pack;
+      TROUPE_UNROLL
+      for (int k = 0; k < kSize; ++k) {
+        if constexpr (kRun) {
+          const int at = j * kSize + k;
+          pack.values[k] = lines[at % kLines].values[at / kLines];
+        } else {
+          pack.values[k] = lines[k].values[j];
+        }
+      }
+      write_pack(out, place.to + (kRun ? j * kSize : j * to_step), pack);
+    }
+  }
+};
+
+template <typename T>
+base::Status copy_by_tiles(const KernelContext& context, const CopyTiles& tiles, const T* in,
+                           const DeviceOutput<T>& out) {
+  const auto issue = [&]<int kLines, bool kRun>() {
+    const CopyTileAt<T, kLines, kRun> at{in, out, tiles.map, tiles.from_step, tiles.to_step};
+    return for_each_index(context, tiles.map.count, at);
+  };
+  if (!tiles.run) return issue.template operator()<DevicePack<T>::kSize, false>();
+  if (tiles.lines == 2) return issue.template operator()<2, true>();
+  if (tiles.lines == 3) return issue.template operator()<3, true>();
+  return issue.template operator()<4, true>();
+}
 
 /// Copies, or adds where `out` adds. Nothing, where all would be written to where it lies.
 template <typename T>
@@ -127,6 +216,12 @@ base::Status copy_elements(const KernelContext& context, const CopyMap& map, con
   const std::optional<CopyMap> packs = map.in_packs(DevicePack<T>::kSize);
   if (packs && packs_align(in) && packs_align(out.data)) {
     return for_each_index(context, packs->count, CopyPackAt<T>{in, out, *packs});
+  }
+  if constexpr (sizeof(T) > 1) {  // tiles of bytes would take too many registers
+    const std::optional<CopyTiles> tiles = copy_tiles(map, DevicePack<T>::kSize);
+    if (tiles && packs_align(in) && packs_align(out.data)) {
+      return copy_by_tiles(context, *tiles, in, out);
+    }
   }
   return for_each_index(context, map.count, CopyAt<T>{in, out, map});
 }

@@ -87,5 +87,44 @@ TEST_CASE("copies go by packs only where whole packs lie on both sides", "[devic
   }
 }
 
+TEST_CASE("copies that turn neighbours into others go by tiles where whole packs lie on both sides",
+          "[device_copy]") {
+  struct Turned {
+    std::vector<Axis> axes;
+    int lines;  // of a tile; 0: none
+    bool run = false;
+  };
+  const std::vector<Turned> cases = {
+      {{{4, 1, 8}, {8, 4, 1}}, 4},                     // a transpose
+      {{{16, 1, 32}, {32, 16, 1}}, 4},                 // of several tiles
+      {{{3, 256, 256}, {16, 1, 16}, {16, 16, 1}}, 4},  // several of them
+      {{{12, 1, 8}, {8, 12, 1}}, 4},
+      {{{6, 1, 8}, {8, 6, 1}}, 0},   // no whole packs where it reads
+      {{{8, 1, 6}, {6, 8, 1}}, 0},   // nor where it writes
+      {{{8, 1, 10}, {8, 8, 1}}, 0},  // lines that begin anywhere
+      {{{8, 1, 8}, {8, 10, 1}}, 0},
+      {{{2, 66, 64}, {8, 1, 8}, {8, 8, 1}}, 0},
+      {{{0, 1, 8}, {8, 4, 1}}, 0},          // nothing
+      {{{20, 1, 3}, {3, 20, 1}}, 3, true},  // an image's channels, which are last then
+      {{{2, 60, 60}, {20, 1, 3}, {3, 20, 1}}, 3, true},
+      {{{8, 1, 2}, {2, 8, 1}}, 2, true},
+      {{{8, 1, 4}, {4, 8, 1}}, 4, true},
+      {{{8, 1, 5}, {5, 8, 1}}, 0},  // too many for a run
+      {{{8, 1, 3}, {3, 9, 1}}, 0},  // channels that begin anywhere
+      {{{2, 36, 38}, {12, 1, 3}, {3, 12, 1}}, 0},
+      {{{3, 20, 1}, {20, 1, 3}}, 3, true},
+  };
+  for (const auto& [axes, lines, run] : cases) {
+    INFO(axes.size() << " axes, the first of " << axes.front().extent << ", the last of "
+                     << axes.back().extent);
+    const auto tiles = copy_tiles(map_of(axes), 4);
+    CHECK((tiles ? tiles->lines : 0) == lines);
+    CHECK((tiles && tiles->run) == run);
+    for (const std::int64_t shift : {0, 1}) {
+      for (const bool adds : {false, true}) check_copy(axes, shift, adds);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace troupe::ops
