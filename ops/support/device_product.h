@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "ops/roofline.h"
 #include "ops/support/device_reduce.h"

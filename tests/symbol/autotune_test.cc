@@ -252,7 +252,10 @@ TEST_CASE("measured choices compute what the rule's do", "[autotune]") {
     REQUIRE(executor->forward(bound.train).ok());
     return bytes_of(executor->outputs().front());
   };
-  CHECK(distance<float>(output(options), output(with(tuner, options))) < 3e-3);
+  const double apart = distance<float>(output(options), output(with(tuner, options)));
+  INFO("apart by " << apart);
+  CHECK(apart <
+        (options.train ? 2e-2 : 1e-4));  // which kernels are chosen is another thing each time
 }
 
 }  // namespace
