@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose on GPUs: a copy element by element, read along data's axes.
+// transpose on GPUs: a copy along the output's axes, by tiles of packs where it can be.
 #include "ops/math/transpose.h"
 #include "ops/support/device_copy.h"
 #include "ops/table.h"

@@ -12,8 +12,13 @@ namespace {
 
 /// Layouts of a call of `convolution`: an addend lies as the output does.
 base::Result<OpCall> fix_forward(OpCall call) {
+  const bool sum = read_epilogue(call.params).sum;
+  if (sum && !call.inputs.back().any_layout && call.outputs[0].any_layout) {
+    call.outputs[0].layout = call.inputs.back().layout;
+    call.outputs[0].any_layout = false;
+  }
   TROUPE_TRY_ASSIGN(OpCall fixed, fix_each(std::move(call), 0));
-  if (!read_epilogue(fixed.params).sum) return fixed;
+  if (!sum) return fixed;
   TensorDesc& addend = fixed.inputs.back();
   const base::Layout& output = fixed.outputs[0].layout;
   if (addend.any_layout) addend.layout = output;
@@ -38,11 +43,11 @@ ConvolutionTensors tensors_of_data_gradient(const OpCall& call) {
 ConvolutionTensors tensors_of_weight_gradient(const OpCall& call) {
   return {call.inputs[1], call.outputs[0], call.inputs[0]};
 }
-Convolution read(const OpCall& call, const ConvolutionTensors& tensors) {
+Convolution extents_of(const OpCall& call, const ConvolutionTensors& tensors) {
   return read_convolution(call.params, tensors.data.shape, tensors.output.shape);
 }
 DeviceConvolution device_convolution(const OpCall& call, const ConvolutionTensors& tensors) {
-  return troupe::ops::device_convolution(read(call, tensors), tensors);
+  return troupe::ops::device_convolution(extents_of(call, tensors), tensors);
 }
 
 /// A tensor as (outer, channels, inner) around axis 1.
@@ -55,7 +60,7 @@ ClassAxis channels_of(const TensorDesc& tensor) {
 
 template <typename T>
 ProductPlan<T> cut_convolution(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_product<T>(convolution_product(read(call, tensors_of(call))), scratch);
+  return plan_product<T>(convolution_product(extents_of(call, tensors_of(call))), scratch);
 }
 
 template <typename T>
@@ -75,7 +80,7 @@ base::Status run_convolution(const OpCall& call, const KernelContext& context,
 
 template <typename T>
 ProductPlan<T> cut_convolution_data(const OpCall& call, ScratchCut& scratch, T) {
-  const Convolution c = read(call, tensors_of_data_gradient(call));
+  const Convolution c = extents_of(call, tensors_of_data_gradient(call));
   return plan_product<T>(convolution_data_product(c), scratch);
 }
 
@@ -91,7 +96,7 @@ base::Status run_convolution_data(const OpCall& call, const KernelContext& conte
 template <typename T>
 WeightPlan<T> cut_convolution_weights(const OpCall& call, ScratchCut& scratch, T) {
   const ConvolutionTensors tensors = tensors_of_weight_gradient(call);
-  return plan_weight<T>(convolution_weight_product(read(call, tensors), tensors),
+  return plan_weight<T>(convolution_weight_product(extents_of(call, tensors), tensors),
                         channels_of(tensors.output), has_bias(call.params), scratch);
 }
 

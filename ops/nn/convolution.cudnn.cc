@@ -170,6 +170,10 @@ class CudnnConvolution final : public Kernel {
                          "fills up channels of data that are last, in one group and in no packs");
     }
     channels_ = (own + engine_.pack - 1) / engine_.pack * engine_.pack;
+    constexpr std::int64_t kWidest = 8;
+    if (engine_.pack < kWidest && channels_ % kWidest == 0) {
+      return base::error(Errc::unimplemented, "fills up to what packs of {} do", kWidest);
+    }
     const auto widened = [this](TensorDesc& tensor) {
       tensor.shape.set(1, channels_);
       tensor.layout = channels_last(tensor.shape);
@@ -178,7 +182,8 @@ class CudnnConvolution final : public Kernel {
     };
     data_bytes_ = widened(c.data);
     weight_bytes_ = widened(c.weight);
-    adds_to_weight_ = pass_ == Pass::weight && c.adds;  // not to what is cut
+    // What is cut is added, rounded once more in 16 bits.
+    adds_to_weight_ = pass_ == Pass::weight && c.adds;
     c.adds = c.adds && pass_ == Pass::output;
     return {};
   }

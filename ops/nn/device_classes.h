@@ -21,7 +21,7 @@ template <typename T>
 bool rows_have_packs(const ClassAxis& v) {
   return v.inner == 1 && v.classes % DevicePack<T>::kSize == 0;
 }
-/// The same for a reducer with runs of packs of T, where rows consist of them.
+/// reduce_classes() for a reducer with runs of packs of T, where rows consist of them.
 template <typename T>
 DeviceReduction reduce_classes_by_packs(const ClassAxis& v) {
   if (!rows_have_packs<T>(v)) return reduce_classes(v);

@@ -88,7 +88,7 @@ struct NormOutputAt {
     return kept;
   }
   TROUPE_HOST_DEVICE Loaded load(std::int64_t i) const {
-    Loaded loaded;
+    Loaded loaded{};
     loaded.x = pack_at(data, i);
     if (addend != nullptr) loaded.more = pack_at(addend, i);
     return loaded;

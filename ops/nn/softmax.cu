@@ -19,7 +19,7 @@ SoftmaxPlan<T> cut_softmax(const OpCall& call, ScratchCut& scratch, T) {
 /// Sums a row of gradients; without the logarithm, each times its output.
 template <bool kLogarithm, typename T>
 struct SoftmaxGradientRows : DeviceSum<Wide<T>> {
-  static constexpr int kRun = DevicePack<T>::kSize;
+  static constexpr int kRun = DevicePack<T>::kSize, kReads = kLogarithm ? 1 : 2;
   DeviceAxis v;
   const T* gradient;
   const T* output;

@@ -261,7 +261,7 @@ constexpr Erratum kErrata[] = {{Pass::weight, 17}};
 enum class Fit : std::uint8_t {
   no,
   yes,
-  hides_nan,  ///< but for its relu, which may make zero of NaN
+  hides_nan,  ///< for all but a relu behind the convolution, which may make zero of NaN
 };
 Result<Fit> fit_of(const Library& lib, const Convolution& c, const Descriptor& configuration) {
   Descriptor engine(lib, CUDNN_BACKEND_ENGINE_DESCRIPTOR);

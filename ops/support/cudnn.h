@@ -38,13 +38,14 @@ struct EnginePlace {
 };
 
 /// A convolution with an engine of cuDNN's that gives the same bits every time, takes no Winograd's
-/// form or Fourier transform and, for f32 without `tf32`, no tensor cores. With relu it is one that
-/// notes that NaN stays NaN. Immutable; any thread may run it, one at a time: cuDNN does not
+/// form or Fourier transform and, for f32 without `tf32`, no tensor cores. With relu it also notes
+/// that NaN stays NaN. Immutable; any thread may run it, one at a time: cuDNN does not
 /// promise more of its plans.
 class Plan {
  public:
   /// The engine in this place; in the first one of `a`, where that has none, what cuDNN falls back
-  /// to. unimplemented says why cuDNN does not take it; resource_exhausted: there is no memory now.
+  /// to, but not with relu. unimplemented says why cuDNN does not take it, also where this engine's
+  /// relu may hide NaN; resource_exhausted: there is no memory now.
   static base::Result<Plan> make(const Convolution& convolution, base::Device device,
                                  EnginePlace engine = {});
 

@@ -24,6 +24,7 @@ struct ColumnWalk {
   static constexpr int kSize = DevicePack<T>::kSize;
   static constexpr int kPositionsEach = 16;  ///< of a thread, so that keep() is seldom called
   static constexpr int kAtOnce = 2;          ///< positions whose loads are under way together
+  static_assert(kPositionsEach % kAtOnce == 0);
 
   std::int64_t positions, channels;
   int place_bits;  ///< a block's threads take 2^place_bits packs of one position

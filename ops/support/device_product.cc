@@ -9,6 +9,8 @@ namespace {
 constexpr std::int64_t kOfPart = 128, kPartsMost = 512;
 /// Blocks of all parts together that occupy a GPU: a few for each of its multiprocessors.
 constexpr std::int64_t kBlocks = 512;
+/// The same counted in outputs of all parts, where tiles are nearly empty.
+constexpr std::int64_t kOutputs = 1 << 18;
 
 std::int64_t divided(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -25,8 +27,9 @@ std::int64_t tiles(const DeviceProduct& p, Tile) {
 DeviceProduct cut_sums(DeviceProduct product) {
   constexpr std::int64_t kDepth = SquareTile::kDepth;
   const std::int64_t all = with_tile(product, [&](auto tile) { return tiles(product, tile); });
-  const std::int64_t wanted =
-      std::min(divided(product.inner, kOfPart), kBlocks / std::max<std::int64_t>(all, 1));
+  const std::int64_t enough = std::max(kBlocks / std::max<std::int64_t>(all, 1),
+                                       kOutputs / std::max<std::int64_t>(product.outputs(), 1));
+  const std::int64_t wanted = std::min(divided(product.inner, kOfPart), enough);
   const std::int64_t parts = std::clamp<std::int64_t>(wanted, 1, kPartsMost);
   product.part_length = divided(divided(product.inner, parts), kDepth) * kDepth;
   product.parts = std::max<std::int64_t>(

@@ -158,7 +158,10 @@ struct ProductPart {
                                W* tile) const {
     const std::int64_t stop = end(at);
     // Where terms are neighbours in memory, all elements of a thread are of one.
-    const typename M::Term aside = multiplier.term(first + thread % Tile::kDepth);
+    typename M::Term aside{};
+    if (p.x_inner_aside || !p.y_columns_aside) {
+      aside = multiplier.term(first + thread % Tile::kDepth);
+    }
     TROUPE_UNROLL
     for (int e = 0; e < kXEach; ++e) {
       const int number = thread + e * kBlockThreads;

@@ -29,15 +29,15 @@ int lanes_for(std::int64_t length, bool aside, int each) {
 constexpr std::int64_t kRunsOfThread = 4, kRunsOfFew = 32;
 constexpr int kFewLanes = 8;
 
-int lanes_for_runs(std::int64_t runs) {
+int lanes_for_runs(std::int64_t runs, int run) {
   if (runs <= kRunsOfThread) return 1;
   if (runs <= kRunsOfFew) return kFewLanes;
-  return runs <= kOfWarp ? kWarp : kBlockThreads;
+  return runs <= kOfLane / run * kWarp ? kWarp : kBlockThreads;  // one part
 }
 
 /// Cuts rows into parts, in units of runs.
 void cut_rows(DeviceReduction& plan) {
-  const std::int64_t of_lane = plan.each > 1 ? kOfPackLane : kOfLane / plan.run;
+  const std::int64_t of_lane = plan.each > 1 && plan.lanes > 1 ? kOfPackLane : kOfLane / plan.run;
   const std::int64_t runs = plan.length / plan.run, part = of_lane * plan.lanes;
   plan.parts = std::clamp<std::int64_t>((runs + part - 1) / part, 1, kPartsMost);
   plan.part_length = (runs + plan.parts - 1) / plan.parts * plan.run;
@@ -62,7 +62,7 @@ DeviceReduction reduction_by_runs(std::int64_t rows, std::int64_t length, int ru
   plan.rows = rows;
   plan.length = length;
   plan.run = run;
-  plan.lanes = lanes_for_runs(length / run);
+  plan.lanes = lanes_for_runs(length / run, run);
   cut_rows(plan);
   return plan;
 }

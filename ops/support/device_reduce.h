@@ -57,10 +57,11 @@ DeviceReduction reduction_by_runs(std::int64_t rows, std::int64_t length, int ru
 //   kEach                         rows that a thread takes
 //   rows(row)                     what a thread keeps of the kEach rows from `row` on
 //   load_pack(kept, row, i, out)  element i of each of these rows
-//   kReads                        arrays that it reads, where they are not one
 // one whose rows' elements are neighbours
 //   kRun                          elements of a run
 //   load_run(row, i, out)         the run of a row that begins with element i
+// either of them
+//   kReads                        arrays that these read, where they are not one
 // and one whose elements are better joined several at a time
 //   join_several(a, b)            of a total and an array of elements as load() gives them, never
 //                                 of totals: so ReduceTotals has none
@@ -85,7 +86,7 @@ constexpr int rows_run() {
   }
 }
 
-/// Arrays that R's load_pack() reads.
+/// Arrays that R's load_pack() and load_run() read.
 template <typename R>
 constexpr int rows_reads() {
   if constexpr (requires { R::kReads; }) {
@@ -102,8 +103,8 @@ struct ReduceParts {
   using Accumulator = typename R::Accumulator;
   static constexpr std::size_t kSharedBytes = kBlockThreads * kEach * sizeof(Accumulator);
   /// Elements, or packs of rows' elements, that are under way at a time; they are joined in their
-  /// order. Of packs no more: what is loaded of them takes registers, and a multiprocessor that has
-  /// room for one block alone waits while it adds.
+  /// order. Of packs, which take more registers, fewer: a multiprocessor that has room for one
+  /// block alone waits while it adds.
   static constexpr int kAtOnce = kEach > 1 ? 4 / rows_reads<R>() : 8;
 
   DeviceReduction plan;
@@ -128,12 +129,13 @@ struct ReduceParts {
     if (plan.packs) {
       reducer.load_run(row, i, loaded);
     } else {
+      TROUPE_UNROLL
       for (int k = 0; k < kRun; ++k) loaded[k] = reducer.load(row, i + k);
     }
   }
   /// The total of a lane's runs of a part.
   TROUPE_HOST_DEVICE Accumulator run_total(std::int64_t row, std::int64_t part, int lane) const {
-    constexpr int kRunsAtOnce = 16 / kRun;
+    constexpr int kRunsAtOnce = kRun < 16 / rows_reads<R>() ? 16 / rows_reads<R>() / kRun : 1;
     const std::int64_t begin = part * plan.part_length, step = std::int64_t{plan.lanes} * kRun;
     const std::int64_t end =
         begin + plan.part_length < plan.length ? begin + plan.part_length : plan.length;

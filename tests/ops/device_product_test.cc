@@ -111,6 +111,8 @@ TEST_CASE("long sums of few outputs are cut, others are whole", "[device_product
   CHECK(cut(50, 500, 4096).parts == 32);
   CHECK(cut(512, 512, 1 << 20).parts == 8);  // 64 tiles
   CHECK(cut(1, 1, 128).parts == 1);
+  // Many tiles of a few outputs each.
+  CHECK(cut_sums({.batches = 512, .rows = 1, .columns = 9, .inner = 100000}).parts > 40);
   CHECK(cut(4096, 4096, 100000).parts == 1);
   for (const std::int64_t inner : {1, 1024, 1025, 1 << 20, 1 << 30}) {
     const DeviceProduct p = cut(7, 11, inner);

@@ -80,6 +80,35 @@ TEST_CASE("NaN, infinities and ties in rows", "[device_values]") {
   }
 }
 
+TEST_CASE("NaN and infinities in rows that are read by packs", "[device_values]") {
+  const OpTable table = OpTable::build();
+  constexpr std::int64_t kRow = 16;
+  const std::vector<std::vector<double>> specials = {
+      {},
+      std::vector<double>(8, -kInfinity),   // the first packs
+      std::vector<double>(16, -kInfinity),  // all
+      {-kInfinity, kNan, -kInfinity, -kInfinity, -kInfinity, -kInfinity, -kInfinity, -kInfinity},
+      {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, kInfinity},
+      {kInfinity},
+      {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, kNan},
+      {-kInfinity, 1, -kInfinity, 2, -kInfinity, -kInfinity, -kInfinity, -kInfinity, 1,
+       -kInfinity}};
+  std::vector<double> values;
+  for (const auto& special : specials) {
+    for (std::int64_t i = 0; i < kRow; ++i) {
+      const bool given = i < std::int64_t(special.size());
+      values.push_back(given ? special[std::size_t(i)] : double(i % 5) - 2);
+    }
+  }
+  const Shape shape{std::int64_t(specials.size()), kRow};
+  const Tensor data = tensor_of(shape, values);
+  for (const char* name : {"softmax", "log_softmax"}) check_alike(table, name, {data});
+  for (const char* name : {"sum", "mean", "max"}) {
+    check_alike(table, name, {data}, {{"axis", "1"}});
+    check_alike(table, name, {data}, {{"axis", "0"}});
+  }
+}
+
 TEST_CASE("a label that is no class gives NaN, one that is ignored nothing", "[device_values]") {
   const OpTable table = OpTable::build();
   const Tensor data = tensor_of({3, 2}, {1, 2, 3, 4, 5, 7});
