@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "ndarray/operands.h"
 #include "ndarray/recycled.h"
 #include "ndarray/run_kernel.h"
 
@@ -70,9 +71,6 @@ struct Call {
     output_views.clear();
     return inputs.capacity() <= kLong && outputs.capacity() <= kLong;
   }
-
-  /// Which of the operator's inputs inputs[i] is.
-  std::size_t place(std::size_t i) const { return number && i >= number->index() ? i + 1 : i; }
 
   base::Status run(engine::RunContext& lane) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -176,43 +174,6 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
   return outputs;
 }
 
-/// True when kernels may write `output` while it is the memory of `input`.
-bool may_alias(const ops::OpCall& call, const Call& work, std::size_t input, std::size_t output) {
-  const std::size_t place = work.place(input);
-  const std::pair<int, int> wanted{static_cast<int>(place), static_cast<int>(output)};
-  const auto& pairs = call.op->in_place;
-  const bool declared = (call.op->assign && place == 0 && output == 0) ||
-                        std::find(pairs.begin(), pairs.end(), wanted) != pairs.end();
-  return declared && work.inputs[input].same_memory(work.outputs[output]) &&
-         call.inputs[place].shape == call.outputs[output].shape;
-}
-
-/// Outputs that overlap an input in a way the operator does not allow get memory of their own; the
-/// pairs (own, wanted) are copied afterwards. Kernels add to an output before they have read all
-/// of an input, so in add mode no overlap is allowed, and the own memory begins with a copy.
-base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime,
-                                                                const ops::OpCall& call,
-                                                                Call& work) {
-  std::vector<std::pair<NDArray, NDArray>> later;
-  for (std::size_t o = 0; o < work.outputs.size(); ++o) {
-    NDArray& output = work.outputs[o];
-    std::size_t overlaps = 0, allowed = 0;
-    for (std::size_t i = 0; i < work.inputs.size(); ++i) {
-      if (!(work.inputs[i].variable() == output.variable())) continue;
-      ++overlaps;
-      if (may_alias(call, work, i, o)) ++allowed;
-    }
-    const bool adds = !call.modes.empty() && call.modes[o] == ops::WriteMode::add;
-    if (overlaps == 0 || (!adds && overlaps == 1 && allowed == 1)) continue;
-    TROUPE_TRY_ASSIGN(NDArray own, NDArray::empty(runtime, output.shape(), output.dtype(),
-                                                  output.device(), "temporary"));
-    if (adds) TROUPE_TRY(own.copy_from(output));
-    later.emplace_back(own, output);
-    output = own;
-  }
-  return later;
-}
-
 void push(Runtime& runtime, const std::string& name, Recycled<Call>::Handle held,
           const ops::OpCall& call, int priority) {
   Call& work = *held;
@@ -281,8 +242,10 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
   }
   TROUPE_TRY_ASSIGN(work.outputs, make_outputs(runtime, call, options));
   std::vector<NDArray> results = work.outputs;
-  TROUPE_TRY_ASSIGN(const auto later, separate(runtime, call, work));
   TROUPE_TRY_ASSIGN(work.kernel, runtime.kernels.get(call));
+  Operands operands{work.inputs, work.outputs};
+  if (work.number) operands.number = work.number->index();
+  TROUPE_TRY_ASSIGN(const auto later, separate(runtime, call, work.kernel->loads_wide(), operands));
   if (const std::size_t bytes = work.kernel->scratch_bytes(); bytes > 0) {
     const base::Shape shape{static_cast<std::int64_t>(bytes)};
     TROUPE_TRY_ASSIGN(work.scratch,

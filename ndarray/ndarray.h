@@ -84,6 +84,8 @@ class NDArray {
   bool same_memory(const NDArray& other) const {
     return chunk_ == other.chunk_ && offset_ == other.offset_ && bytes() == other.bytes();
   }
+  /// Bytes of the chunk before its first element.
+  std::size_t offset() const { return offset_; }
   /// True when this handle spans all bytes that its chunk was made with.
   bool whole() const { return whole_; }
 

@@ -200,12 +200,16 @@ Result<std::unique_ptr<Kernel>> KernelDef::make_kernel(const OpCall& call) const
 
 Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
   const bool same_team = leads_team && !base::teams_stay();
-  if (on_gpus || call.team == 1 || same_team) return make_kernel(call);
-  if (!is_quicker_alone(call, rule_seconds(call))) return make_kernel(call);
-  OpCall alone = call;
-  alone.team = 1;
-  TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make_kernel(alone));
-  kernel->runs_alone_ = true;
+  const bool alone =
+      !on_gpus && call.team > 1 && !same_team && is_quicker_alone(call, rule_seconds(call));
+  OpCall of_one;
+  if (alone) {
+    of_one = call;
+    of_one.team = 1;
+  }
+  TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make_kernel(alone ? of_one : call));
+  kernel->runs_alone_ = alone;
+  kernel->loads_wide_ = loads_wide;
   return kernel;
 }
 

@@ -95,12 +95,15 @@ class Kernel {
   /// True: it is prepared for a team of one, whatever the call says, since what it does takes less
   /// time than a team to come together. It should run so, too.
   bool runs_alone() const { return runs_alone_; }
+  /// True: it refuses tensors that do not begin at multiples of kWideLoadBytes
+  /// (support/wide_loads.h).
+  bool loads_wide() const { return loads_wide_; }
   /// KernelContext::team for a run by a thread that leads `team`.
   int threads(int team) const { return runs_alone_ ? 1 : team; }
 
  private:
   friend struct KernelDef;
-  bool runs_alone_ = false;
+  bool runs_alone_ = false, loads_wide_ = false;
 };
 
 /// For KernelDef::takes_16_bits.
@@ -124,7 +127,8 @@ struct KernelDef {
   /// and where null, they see the call in which these are f32, and what is made converts around
   /// each run (support/widened.h).
   bool (*takes_16_bits)(const OpCall& call) = nullptr;
-  bool on_gpus = false;  ///< for calls on GPUs; else for all others
+  bool on_gpus = false;     ///< for calls on GPUs; else for all others
+  bool loads_wide = false;  ///< see Kernel::loads_wide()
   /// Its rule cannot tell it from the one before it: it is asked where kernels are measured, or
   /// where it has been chosen by name.
   bool by_choice = false;

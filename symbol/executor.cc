@@ -365,6 +365,11 @@ base::Status Binder::bind_training() {
   TROUPE_TRY(add_head_gradients(result.head_gradients, shapes, bound));
   TROUPE_TRY_ASSIGN(const GradientHeads gradients, prepare_gradients(bound));
   Graph merged = eliminate_common_subexpressions(prune(result.graph));
+  if (base::is_16_bit(executor_.options_.products)) {
+    TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
+                      infer_dtypes(merged, dtypes_of(merged, bound.variables)));
+    merged = widen_gradients(merged, dtypes);
+  }
   if (fused) merged = fuse_gradient_sums(merged);
   bound.graph = separate_heads(runtime_.ops, merged, gradients);
   TROUPE_TRY_ASSIGN(executor_.train_,

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/support/wide_gradients.h"
+#include "symbol/passes.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -128,6 +130,72 @@ Graph compute_in(const ops::OpTable& table, const Graph& graph, DType narrow,
                  const ValueDTypes& dtypes) {
   TROUPE_CHECK(base::is_16_bit(narrow), "products in a type of 16 bits");
   return Caster(table, graph, narrow, dtypes).run();
+}
+
+namespace {
+
+/// Where the gradients that can be wide are read by casts to f32 alone.
+class GradientWidener {
+ public:
+  GradientWidener(const Graph& graph, const ValueDTypes& dtypes)
+      : graph_(graph), numbers_(graph), dtypes_(dtypes), widened_(graph.nodes.size()) {
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) widened_[i] = can_be_wide(i);
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      const std::vector<Value>& inputs = graph.nodes[i].inputs;
+      for (std::size_t k = casts_to_f32(i) ? 1 : 0; k < inputs.size(); ++k) {
+        widened_[node_index(inputs[k])] = false;
+      }
+    }
+    for (const Value head : graph.heads) widened_[node_index(head)] = false;
+  }
+
+  Graph run() const {
+    Graph result = graph_;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      GraphNode& node = result.nodes[i];
+      if (widened_[i]) {
+        ops::Attributes attributes = node.params.to_attributes();
+        attributes[std::string(ops::kWideGradients)] = "True";
+        node.params = ops::parse_params(*node.op, attributes).value();
+      }
+      for (Value& input : node.inputs) input = source(input);
+    }
+    for (Value& head : result.heads) head = source(head);
+    return prune(result);
+  }
+
+ private:
+  DType dtype(std::size_t node) const {
+    return dtypes_[numbers_[Value{static_cast<std::int64_t>(node), 0}]];
+  }
+  bool can_be_wide(std::size_t index) const {
+    const GraphNode& node = graph_.nodes[index];
+    return !node.is_variable() && node.op->find_param(ops::kWideGradients) != nullptr &&
+           base::is_16_bit(dtype(index));
+  }
+  bool casts_to_f32(std::size_t index) const {
+    const GraphNode& node = graph_.nodes[index];
+    return !node.is_variable() && (node.op->name == "cast" || node.op->name == "cast_like") &&
+           dtype(index) == DType::f32;
+  }
+  /// A value, or what it is a cast of that is no more needed.
+  Value source(Value value) const {
+    const std::size_t index = node_index(value);
+    if (!casts_to_f32(index)) return value;
+    const Value of = graph_.nodes[index].inputs[0];
+    return widened_[node_index(of)] ? of : value;
+  }
+
+  const Graph& graph_;
+  const ValueNumbers numbers_;
+  const ValueDTypes& dtypes_;
+  std::vector<bool> widened_;  // by node
+};
+
+}  // namespace
+
+Graph widen_gradients(const Graph& graph, const ValueDTypes& dtypes) {
+  return GradientWidener(graph, dtypes).run();
 }
 
 }  // namespace troupe::symbol

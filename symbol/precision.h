@@ -15,4 +15,8 @@ namespace troupe::symbol {
 Graph compute_in(const ops::OpTable& table, const Graph& graph, base::DType narrow,
                  const ValueDTypes& dtypes);
 
+/// The graph in which what can give f32 from 16 bits (ops/support/wide_gradients.h) does so where
+/// nobody reads it but casts to f32, which go: gradients of weights. Pruned.
+Graph widen_gradients(const Graph& graph, const ValueDTypes& dtypes);
+
 }  // namespace troupe::symbol

@@ -63,7 +63,6 @@ struct NormMomentRows {
   using W = Wide<T>;
   using Accumulator = NormMoments<W>;
   static constexpr int kEach = DevicePack<T>::kSize, kRun = kEach;
-  struct Kept {};
 
   DeviceAxis channels;
   const T* data;
@@ -73,11 +72,6 @@ struct NormMomentRows {
   TROUPE_HOST_DEVICE Accumulator none() const { return {W{0}, W{0}, W{0}}; }
   TROUPE_HOST_DEVICE Accumulator load(std::int64_t channel, std::int64_t i) const {
     return {static_cast<W>(data[channels.offset(i, channel)]), W{0}, W{1}};
-  }
-  TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
-  TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t channel, std::int64_t i,
-                                    Accumulator* loaded) const {
-    load_run(channel, i, loaded);  // neighbours are of other channels
   }
   TROUPE_HOST_DEVICE void load_run(std::int64_t channel, std::int64_t i,
                                    Accumulator* loaded) const {

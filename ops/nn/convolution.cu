@@ -33,16 +33,6 @@ base::Result<OpCall> fix_weights(OpCall call) {
   return fix_each(std::move(call), std::nullopt);
 }
 
-/// Which tensors of the calls of the three passes are the convolution's.
-ConvolutionTensors tensors_of(const OpCall& call) {
-  return {call.inputs[0], call.inputs[1], call.outputs[0]};
-}
-ConvolutionTensors tensors_of_data_gradient(const OpCall& call) {
-  return {call.outputs[0], call.inputs[1], call.inputs[0]};
-}
-ConvolutionTensors tensors_of_weight_gradient(const OpCall& call) {
-  return {call.inputs[1], call.outputs[0], call.inputs[0]};
-}
 Convolution extents_of(const OpCall& call, const ConvolutionTensors& tensors) {
   return read_convolution(call.params, tensors.data.shape, tensors.output.shape);
 }
@@ -60,7 +50,7 @@ ClassAxis channels_of(const TensorDesc& tensor) {
 
 template <typename T>
 ProductPlan<T> cut_convolution(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_product<T>(convolution_product(extents_of(call, tensors_of(call))), scratch);
+  return plan_product<T>(convolution_product(extents_of(call, output_pass_tensors(call))), scratch);
 }
 
 template <typename T>
@@ -68,7 +58,7 @@ base::Status run_convolution(const OpCall& call, const KernelContext& context,
                              const ProductPlan<T>& plan) {
   const Epilogue epilogue = read_epilogue(call.params);
   const ConvolutionMultiplier<T> multiplier{
-      device_convolution(call, tensors_of(call)),
+      device_convolution(call, output_pass_tensors(call)),
       context.inputs[0].as<T>(),
       context.inputs[1].as<T>(),
       has_bias(call.params) ? context.inputs[2].as<T>() : nullptr,
@@ -80,7 +70,7 @@ base::Status run_convolution(const OpCall& call, const KernelContext& context,
 
 template <typename T>
 ProductPlan<T> cut_convolution_data(const OpCall& call, ScratchCut& scratch, T) {
-  const Convolution c = extents_of(call, tensors_of_data_gradient(call));
+  const Convolution c = extents_of(call, data_pass_tensors(call));
   return plan_product<T>(convolution_data_product(c), scratch);
 }
 
@@ -88,14 +78,14 @@ template <typename T>
 base::Status run_convolution_data(const OpCall& call, const KernelContext& context,
                                   const ProductPlan<T>& plan) {
   const ConvolutionDataMultiplier<T> multiplier{
-      device_convolution(call, tensors_of_data_gradient(call)), context.inputs[0].as<T>(),
+      device_convolution(call, data_pass_tensors(call)), context.inputs[0].as<T>(),
       context.inputs[1].as<T>(), nullptr, device_output<T>(call, context, 0)};
   return device_product(context, plan.product, multiplier, plan.partial);
 }
 
 template <typename T>
 WeightPlan<T> cut_convolution_weights(const OpCall& call, ScratchCut& scratch, T) {
-  const ConvolutionTensors tensors = tensors_of_weight_gradient(call);
+  const ConvolutionTensors tensors = weight_pass_tensors(call);
   return plan_weight<T>(convolution_weight_product(extents_of(call, tensors), tensors),
                         channels_of(tensors.output), has_bias(call.params), scratch);
 }
@@ -105,8 +95,8 @@ base::Status run_convolution_weights(const OpCall& call, const KernelContext& co
                                      const WeightPlan<T>& plan) {
   const T* gradient = context.inputs[0].as<T>();
   const ConvolutionWeightMultiplier<T> multiplier{
-      device_convolution(call, tensors_of_weight_gradient(call)), gradient,
-      context.inputs[1].as<T>(), device_output<T>(call, context, 0)};
+      device_convolution(call, weight_pass_tensors(call)), gradient, context.inputs[1].as<T>(),
+      device_output<T>(call, context, 0)};
   TROUPE_TRY(device_product(context, plan.weight.product, multiplier, plan.weight.partial));
   if (!has_bias(call.params)) return {};
   return sum_channels(context, plan.bias, gradient, device_output<T>(call, context, 1));
@@ -209,9 +199,11 @@ base::Status sum_output_gradient(const OpCall& call, const KernelContext& contex
   return with_real(call.inputs[0].dtype, [&](auto zero) -> base::Status {
     using T = decltype(zero);
     ScratchCut cut(scratch);
-    return sum_channels(context, plan_channel_sums<T>(channels_of(call.inputs[0]), cut),
-                        static_cast<const T*>(context.inputs[0].as<T>()),
-                        device_output<T>(call, context, 1));
+    const auto plan = plan_channel_sums<T>(channels_of(call.inputs[0]), cut);
+    const T* gradient = context.inputs[0].as<T>();
+    return call.outputs[1].dtype == call.inputs[0].dtype
+               ? sum_channels(context, plan, gradient, device_output<T>(call, context, 1))
+               : sum_channels(context, plan, gradient, device_output<Wide<T>>(call, context, 1));
   });
 }
 

@@ -259,6 +259,7 @@ KernelDef cudnn_kernel(Pass pass, const Engine& engine) {
   KernelDef kernel{engine.kernel, make};
   kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
+  kernel.loads_wide = true;
   kernel.by_choice = &engine != &kEngines[0];
   return kernel;
 }

@@ -10,17 +10,6 @@
 namespace troupe::ops {
 namespace {
 
-/// The twin's tensors among those of the calls of the three passes.
-ConvolutionTensors twin_tensors_of(const OpCall& call) {
-  return {call.outputs[0], call.inputs[1], call.inputs[0]};
-}
-ConvolutionTensors twin_tensors_of_data_gradient(const OpCall& call) {
-  return {call.inputs[0], call.inputs[1], call.outputs[0]};
-}
-ConvolutionTensors twin_tensors_of_weight_gradient(const OpCall& call) {
-  return {call.inputs[1], call.outputs[0], call.inputs[0]};
-}
-
 template <typename T>
 ProductPlan<T> cut_deconvolution(const OpCall& call, ScratchCut& scratch, T) {
   return plan_product<T>(convolution_data_product(twin_convolution(call)), scratch);
@@ -30,8 +19,9 @@ template <typename T>
 base::Status run_deconvolution(const OpCall& call, const KernelContext& context,
                                const ProductPlan<T>& plan) {
   const ConvolutionDataMultiplier<T> multiplier{
-      device_convolution(twin_convolution(call), twin_tensors_of(call)), context.inputs[0].as<T>(),
-      context.inputs[1].as<T>(), has_bias(call.params) ? context.inputs[2].as<T>() : nullptr,
+      device_convolution(twin_convolution(call), data_pass_tensors(call)),
+      context.inputs[0].as<T>(), context.inputs[1].as<T>(),
+      has_bias(call.params) ? context.inputs[2].as<T>() : nullptr,
       device_output<T>(call, context, 0)};
   return device_product(context, plan.product, multiplier, plan.partial);
 }
@@ -45,7 +35,7 @@ template <typename T>
 base::Status run_deconvolution_data(const OpCall& call, const KernelContext& context,
                                     const ProductPlan<T>& plan) {
   const ConvolutionMultiplier<T> multiplier{
-      device_convolution(twin_convolution(call), twin_tensors_of_data_gradient(call)),
+      device_convolution(twin_convolution(call), output_pass_tensors(call)),
       context.inputs[0].as<T>(),
       context.inputs[1].as<T>(),
       nullptr,
@@ -57,16 +47,16 @@ base::Status run_deconvolution_data(const OpCall& call, const KernelContext& con
 
 template <typename T>
 ProductPlan<T> cut_deconvolution_weights(const OpCall& call, ScratchCut& scratch, T) {
-  return plan_product<T>(cut_sums(convolution_weight_product(
-                             twin_convolution(call), twin_tensors_of_weight_gradient(call))),
-                         scratch);
+  return plan_product<T>(
+      cut_sums(convolution_weight_product(twin_convolution(call), weight_pass_tensors(call))),
+      scratch);
 }
 
 template <typename T>
 base::Status run_deconvolution_weights(const OpCall& call, const KernelContext& context,
                                        const ProductPlan<T>& plan) {
   const ConvolutionWeightMultiplier<T> multiplier{
-      device_convolution(twin_convolution(call), twin_tensors_of_weight_gradient(call)),
+      device_convolution(twin_convolution(call), weight_pass_tensors(call)),
       context.inputs[0].as<T>(), context.inputs[1].as<T>(), device_output<T>(call, context, 0)};
   return device_product(context, plan.product, multiplier, plan.partial);
 }

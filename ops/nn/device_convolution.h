@@ -36,6 +36,18 @@ struct ConvolutionTensors {
   const TensorDesc& output;
 };
 
+/// Those of the calls of convolution's operators, and of deconvolution's, whose forward pass is the
+/// data pass of its twin and the other way round.
+inline ConvolutionTensors output_pass_tensors(const OpCall& call) {
+  return {call.inputs[0], call.inputs[1], call.outputs[0]};
+}
+inline ConvolutionTensors data_pass_tensors(const OpCall& call) {
+  return {call.outputs[0], call.inputs[1], call.inputs[0]};
+}
+inline ConvolutionTensors weight_pass_tensors(const OpCall& call) {
+  return {call.inputs[1], call.outputs[0], call.inputs[0]};
+}
+
 /// A Convolution for devices; `in` and `out` count the channels of one group.
 struct DeviceConvolution {
   std::int64_t in = 0, out = 0;
@@ -51,7 +63,7 @@ struct DeviceConvolution {
   /// Where a window's first tap lies in data; may be in the padding.
   TROUPE_HOST_DEVICE At window(std::int64_t index) const {
     const Divider::Digits of = output_columns.digits(index);
-    return {rows.position(of.quotient, 0), columns.position(of.remainder, 0)};
+    return {rows.start(of.quotient), columns.start(of.remainder)};
   }
   /// How far a tap lies behind the first.
   TROUPE_HOST_DEVICE At tap(std::int64_t index) const {

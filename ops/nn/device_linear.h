@@ -8,21 +8,15 @@
 namespace troupe::ops {
 
 /// out[channel] = sum of data (outer, channels, inner) over the other axes.
-template <typename T>
+template <typename T, typename Out = T>
 struct ChannelSumRows : DeviceSum<Wide<T>> {
   static constexpr int kEach = DevicePack<T>::kSize, kRun = kEach;
-  struct Kept {};
   DeviceAxis channels;
   const T* data;
-  DeviceOutput<T> out;
+  DeviceOutput<Out> out;
 
   TROUPE_HOST_DEVICE Wide<T> load(std::int64_t channel, std::int64_t i) const {
     return static_cast<Wide<T>>(data[channels.offset(i, channel)]);
-  }
-  TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
-  TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t channel, std::int64_t i,
-                                    Wide<T>* loaded) const {
-    load_run(channel, i, loaded);  // neighbours are of other channels
   }
   TROUPE_HOST_DEVICE void load_run(std::int64_t channel, std::int64_t i, Wide<T>* loaded) const {
     const DevicePack<T> pack = pack_at(data, channels.offset(i, channel));
@@ -48,11 +42,11 @@ ChannelSumPlan<T> plan_channel_sums(const ClassAxis& data, ScratchCut& scratch) 
   const auto reduction = reduce_each_index<T>(channels, data.classes, data.rows());
   return {channels, reduction, take_partial<Wide<T>>(reduction, scratch)};
 }
-template <typename T>
+template <typename T, typename Out>
 base::Status sum_channels(const KernelContext& context, const ChannelSumPlan<T>& plan,
-                          const T* data, const DeviceOutput<T>& out) {
+                          const T* data, const DeviceOutput<Out>& out) {
   return device_reduce(context, plan.reduction.by_packs(packs_align(data)),
-                       ChannelSumRows<T>{{}, plan.channels, data, out}, plan.partial);
+                       ChannelSumRows<T, Out>{{}, plan.channels, data, out}, plan.partial);
 }
 
 /// A product for the gradient of a weight, and sums for that of a bias.

@@ -13,15 +13,11 @@ struct DeviceWindow {
   std::int64_t input = 0, output = 0;
   Divider stride;
 
-  /// Input position of a tap; may lie in the padding.
-  TROUPE_HOST_DEVICE std::int64_t position(std::int64_t window, std::int64_t tap) const {
-    return window * stride.divisor() - pad + tap * dilate;
+  /// Input position of a window's first tap; may lie in the padding.
+  TROUPE_HOST_DEVICE std::int64_t start(std::int64_t window) const {
+    return window * stride.divisor() - pad;
   }
   TROUPE_HOST_DEVICE bool inside(std::int64_t at) const { return at >= 0 && at < input; }
-  /// The window whose tap `tap` is at position `at`; -1: none.
-  TROUPE_HOST_DEVICE std::int64_t window_at(std::int64_t at, std::int64_t tap) const {
-    return window_from(at + pad - tap * dilate);
-  }
   /// The window that begins so far behind the beginning of the padding; -1: none.
   TROUPE_HOST_DEVICE std::int64_t window_from(std::int64_t from) const {
     if (from < 0) return -1;

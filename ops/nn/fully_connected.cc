@@ -4,6 +4,7 @@
 #include "ops/nn/fully_connected.h"
 
 #include "ops/nn/linear.h"
+#include "ops/support/wide_gradients.h"
 
 namespace troupe::ops {
 namespace {
@@ -173,6 +174,8 @@ OpDef define_backward_data() {
 
 OpDef define_backward_weights() {
   OpDef op = linear_backward_weights_definition(linear());
+  op.params.push_back(wide_gradients_param());
+  op.infer_dtype = infer_wide_gradients;
   op.doc =
       "Gradients of fully_connected with respect to weight (`output_gradient^T * data`) and "
       "bias (sum of output_gradient over rows).";
@@ -185,6 +188,9 @@ OpDef define_backward_weights() {
       {.title = "last axis only",
        .attributes = {{"num_hidden", "4"}, {"flatten", "False"}},
        .inputs = {{2, 3, 4}, {2, 3, 6}}},
+      {.title = "of 16 bits in float32",
+       .attributes = {{"num_hidden", "16"}, {"wide_gradients", "True"}},
+       .inputs = {{5, 16}, {5, 24}}},
       {.title = "lenet fc1, batch 32",
        .attributes = {{"num_hidden", "500"}},
        .inputs = {{32, 500}, {32, 50, 4, 4}},

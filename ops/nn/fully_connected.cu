@@ -63,17 +63,25 @@ WeightPlan<T> cut_connected_weights(const OpCall& call, ScratchCut& scratch, T) 
   return plan_weight<T>(product, {e.rows, e.hidden, 1}, has_bias(call.params), scratch);
 }
 
+/// Gradients are of type Out.
+template <typename Out, typename T>
+base::Status connected_weights(const OpCall& call, const KernelContext& context,
+                               const WeightPlan<T>& plan) {
+  const FullyConnected e = read_fully_connected(call.params, call.inputs[1].shape);
+  const T* gradient = context.inputs[0].as<T>();
+  const StridedMultiplier<T, Out> multiplier{
+      gradient, context.inputs[1].as<T>(),           nullptr, 1, e.hidden, e.inner, 1,
+      e.inner,  device_output<Out>(call, context, 0)};
+  TROUPE_TRY(device_product(context, plan.weight.product, multiplier, plan.weight.partial));
+  if (!has_bias(call.params)) return {};
+  return sum_channels(context, plan.bias, gradient, device_output<Out>(call, context, 1));
+}
 template <typename T>
 base::Status run_connected_weights(const OpCall& call, const KernelContext& context,
                                    const WeightPlan<T>& plan) {
-  const FullyConnected e = read_fully_connected(call.params, call.inputs[1].shape);
-  const T* gradient = context.inputs[0].as<T>();
-  const StridedMultiplier<T> multiplier{
-      gradient, context.inputs[1].as<T>(),         nullptr, 1, e.hidden, e.inner, 1,
-      e.inner,  device_output<T>(call, context, 0)};
-  TROUPE_TRY(device_product(context, plan.weight.product, multiplier, plan.weight.partial));
-  if (!has_bias(call.params)) return {};
-  return sum_channels(context, plan.bias, gradient, device_output<T>(call, context, 1));
+  const bool wide = call.outputs[0].dtype != call.inputs[0].dtype;
+  return wide ? connected_weights<Wide<T>>(call, context, plan)
+              : connected_weights<T>(call, context, plan);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ cublas::Product product_of(const OpCall& call, Pass pass) {
     p.rows = v.hidden, p.columns = v.inner, p.inner = v.rows;
     p.a_transposed = true;
   }
+  p.wide_result = call.outputs[0].dtype != p.dtype;
   p.adds = !call.modes.empty() && call.modes[0] == WriteMode::add;
   p.tf32 = call.tf32;
   return p;

@@ -12,7 +12,7 @@ using dnnl::memory;
 using onednn::Argument;
 using onednn::Plan;
 
-/// A call of any of the three operators in the library's terms.
+/// A call of any of the three operators in the library's terms, all of bf16.
 struct Problem {
   memory::desc data, weight, bias, result;
 
@@ -67,9 +67,14 @@ base::Result<Plan> backward_data(const OpCall& call) {
 
 base::Result<Plan> backward_weights(const OpCall& call) {
   const bool biased = call.outputs.size() > 1;
-  const Problem p = describe_call(call, call.inputs[1].shape, call.outputs[0], biased);
+  TensorDesc weight = call.outputs[0];
+  weight.dtype = call.inputs[1].dtype;
+  Problem p = describe_call(call, call.inputs[1].shape, weight, biased);
   const auto hint = p.forward();
   if (!hint) return Plan{};
+  // The gradients may be f32 (wide_gradients).
+  p.weight = onednn::describe(call.outputs[0]);
+  if (biased) p.bias = onednn::describe(call.outputs[1]);
   Plan plan{onednn::describe_gradient<dnnl::inner_product_backward_weights>(hint, p.data, p.weight,
                                                                             p.bias, p.result),
             {matrix(DNNL_ARG_DIFF_DST, false, 0), matrix(DNNL_ARG_SRC, false, 1),

@@ -21,7 +21,7 @@ struct PoolingRange {
 
 TROUPE_HOST_DEVICE inline PoolingRange pooling_range(const DeviceWindow& w, std::int64_t window,
                                                      bool count_pad) {
-  const std::int64_t start = w.position(window, 0);
+  const std::int64_t start = w.start(window);
   const std::int64_t edge = w.input + w.pad;
   const std::int64_t stop = start + w.kernel < edge ? start + w.kernel : edge;
   const std::int64_t begin = start > 0 ? start : 0, end = stop < w.input ? stop : w.input;
@@ -171,8 +171,8 @@ TROUPE_HOST_DEVICE void pooling_gather(const PoolingPlanes& v, std::int64_t i, c
   const std::int64_t first = v.columns.first(at.column), last = v.columns.last(at.column);
   for (std::int64_t row = first_row; row <= last_row; ++row) {
     for (std::int64_t column = first; column <= last; ++column) {
-      const std::int64_t tap = (at.row - v.rows.position(row, 0)) * v.columns.kernel + at.column -
-                               v.columns.position(column, 0);
+      const std::int64_t tap =
+          (at.row - v.rows.start(row)) * v.columns.kernel + at.column - v.columns.start(column);
       add(v.output.offset(at, row, column), row, column, tap);
     }
   }

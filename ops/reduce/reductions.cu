@@ -69,7 +69,6 @@ template <typename Join, typename T>
 struct ReductionRows {
   using Accumulator = Wide<T>;
   static constexpr int kRun = DevicePack<T>::kSize, kEach = kRun;
-  struct Kept {};
   const T* data;
   ReductionAxes kept, reduced;
   DeviceOutput<T> out;
@@ -79,16 +78,10 @@ struct ReductionRows {
   TROUPE_HOST_DEVICE Accumulator load(std::int64_t row, std::int64_t i) const {
     return static_cast<Accumulator>(data[kept.offset(row) + reduced.offset(i)]);
   }
-  /// Element i of a row and its neighbours in memory.
   TROUPE_HOST_DEVICE void load_run(std::int64_t row, std::int64_t i, Accumulator* loaded) const {
     const DevicePack<T> pack = pack_at(data, kept.offset(row) + reduced.offset(i));
     TROUPE_UNROLL
     for (int k = 0; k < kRun; ++k) loaded[k] = static_cast<Accumulator>(pack.values[k]);
-  }
-  TROUPE_HOST_DEVICE Kept rows(std::int64_t) const { return {}; }
-  TROUPE_HOST_DEVICE void load_pack(const Kept&, std::int64_t row, std::int64_t i,
-                                    Accumulator* loaded) const {
-    load_run(row, i, loaded);  // neighbours are of other rows
   }
   TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const {
     return Join::join(a, b);

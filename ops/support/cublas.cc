@@ -113,20 +113,23 @@ struct Plan::Prepared {
 
   Status describe(const Library& lib, const Product& p) {
     TROUPE_TRY_ASSIGN(const cudaDataType_t type, type_of(p.dtype));
+    TROUPE_TRY_ASSIGN(const cudaDataType_t result_type,
+                      type_of(p.wide_result ? DType::f32 : p.dtype));
     biased = p.biased;
     adds = p.adds;
     wide = p.dtype == DType::f64;
     const bool tf32 = p.tf32 && p.dtype == DType::f32;
-    const auto layout = [&](cublasLtMatrixLayoutOpaque_t& of, std::int64_t rows,
-                            std::int64_t columns) {
-      return checked(lib.init_layout(&of, sizeof(of), type, static_cast<std::uint64_t>(rows),
+    const auto layout = [&lib](cublasLtMatrixLayoutOpaque_t& of, cudaDataType_t element,
+                               std::int64_t rows, std::int64_t columns) {
+      return checked(lib.init_layout(&of, sizeof(of), element, static_cast<std::uint64_t>(rows),
                                      static_cast<std::uint64_t>(columns), rows),
                      Errc::unimplemented, "cublasLtMatrixLayoutInit");
     };
-    TROUPE_TRY(p.b_transposed ? layout(first, p.inner, p.columns)
-                              : layout(first, p.columns, p.inner));
-    TROUPE_TRY(p.a_transposed ? layout(second, p.rows, p.inner) : layout(second, p.inner, p.rows));
-    TROUPE_TRY(layout(result, p.columns, p.rows));
+    TROUPE_TRY(p.b_transposed ? layout(first, type, p.inner, p.columns)
+                              : layout(first, type, p.columns, p.inner));
+    TROUPE_TRY(p.a_transposed ? layout(second, type, p.rows, p.inner)
+                              : layout(second, type, p.inner, p.rows));
+    TROUPE_TRY(layout(result, result_type, p.columns, p.rows));
     TROUPE_TRY(checked(lib.init_operation(&operation, sizeof(operation),
                                           wide   ? CUBLAS_COMPUTE_64F
                                           : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -243,6 +246,7 @@ KernelDef dense_kernel(std::function<Result<std::unique_ptr<Kernel>>(const OpCal
   KernelDef kernel{"cublas", checked_make};
   kernel.takes_16_bits = any_16_bits;
   kernel.on_gpus = true;
+  kernel.loads_wide = true;
   return kernel;
 }
 

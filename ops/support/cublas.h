@@ -13,7 +13,7 @@
 namespace troupe::ops::cublas {
 
 /// result (rows, columns) = a (rows, inner) * b (inner, columns), row-major without gaps, all of
-/// one dtype, sums in f32 (f64 for f64).
+/// one dtype unless the result is wide, sums in f32 (f64 for f64).
 struct Product {
   base::DType dtype = base::DType::f32;
   std::int64_t rows = 0, columns = 0, inner = 0;
@@ -21,6 +21,7 @@ struct Product {
   bool b_transposed = false;  ///< `b` lies as (columns, inner)
   bool biased = false;        ///< a number for each column is added
   bool adds = false;          ///< the result is added to what its matrix holds
+  bool wide_result = false;   ///< the result is f32, of factors of 16 bits
   bool tf32 = false;          ///< f32: tensor cores may take factors that are rounded to TF32
 };
 

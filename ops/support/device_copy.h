@@ -144,6 +144,7 @@ inline std::optional<CopyTiles> copy_tiles(const CopyMap& copy, std::int64_t siz
   };
   const int along = neighbours(copy.from), across = neighbours(copy.to);
   if (along == copy.rank || across == copy.rank || along == across) return std::nullopt;
+  if (copy.rank == kCopyAxesMax) return std::nullopt;  // tiles may have an axis more
   const std::int64_t length = copy.extent[along].divisor(), lines = copy.extent[across].divisor();
   const bool run = lines <= kRunMost && copy.to[along] == lines;
   if (copy.count == 0 || length % size != 0 || (!run && lines % size != 0)) return std::nullopt;

@@ -312,14 +312,14 @@ base::Status device_product(const KernelContext& context, const DeviceProduct& p
 
 /// out[row, column] = bias[column] + sum over i of x[row * x_row + i * x_inner] *
 /// y[i * y_inner + column * y_column]; no bias where it is null.
-template <typename T>
+template <typename T, typename Out = T>
 struct StridedMultiplier {
   using Number = Wide<T>;
   const T* x_data;
   const T* y_data;
   const T* bias;
   std::int64_t x_row, x_inner, y_inner, y_column, columns;
-  DeviceOutput<T> out;
+  DeviceOutput<Out> out;
 
   /// Offsets.
   struct Row {

@@ -2,10 +2,10 @@
 // Reductions on GPUs in an order that follows from the plan, never from addresses or the number of
 // threads: a row's elements are dealt out to lanes in turn, each lane joins its own one after the
 // other (or several at a time), then the second half of the lanes is joined to the first until one
-// is left. Long rows are cut into parts, whose totals
-// are reduced in the same way. The host joins in the same order, so bits agree. Where rows are
-// neighbours in memory, a thread may take several of them, of which it reads a pack at a time;
-// where elements of a row are, they may be dealt out by runs, of which a lane reads each at a time.
+// is left. Long rows are cut into parts, whose totals are reduced in the same way. The host joins
+// in the same order, so bits agree. Where rows are neighbours in memory, a thread may take several
+// of them, of which it reads a pack at a time; where elements of a row are, they may be dealt out
+// by runs, of which a lane reads each at a time.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,8 @@ DeviceReduction reduction_by_runs(std::int64_t rows, std::int64_t length, int ru
 //   load_pack(kept, row, i, out)  element i of each of these rows
 // one whose rows' elements are neighbours
 //   kRun                          elements of a run
-//   load_run(row, i, out)         the run of a row that begins with element i
+//   load_run(row, i, out)         element i of a row and its neighbours in memory: a run of the
+//                                 row, or, instead of load_pack(), of rows that are neighbours
 // either of them
 //   kReads                        arrays that these read, where they are not one
 // and one whose elements are better joined several at a time
@@ -196,11 +197,18 @@ struct ReduceParts {
     if constexpr (kEach > 1) {
       if (plan.packs && row < plan.rows) {  // then all rows of the pack exist
         Accumulator totals[kEach];
-        const auto kept = reducer.rows(row);
-        const auto load = [&](std::int64_t i, Accumulator* out) {
-          reducer.load_pack(kept, row, i, out);
-        };
-        join_lane(part, lane, load, totals);
+        if constexpr (requires { reducer.rows(row); }) {
+          const auto kept = reducer.rows(row);
+          const auto load = [&](std::int64_t i, Accumulator* out) {
+            reducer.load_pack(kept, row, i, out);
+          };
+          join_lane(part, lane, load, totals);
+        } else {
+          const auto load = [&](std::int64_t i, Accumulator* out) {
+            reducer.load_run(row, i, out);
+          };
+          join_lane(part, lane, load, totals);
+        }
         TROUPE_UNROLL
         for (int e = 0; e < kEach; ++e) own[e * kBlockThreads] = totals[e];
         return;

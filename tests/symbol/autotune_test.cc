@@ -19,10 +19,11 @@ constexpr double kEver = 1e9;  // seconds
 constexpr double kBest = 1e-12, kSlower = 100;
 
 /// resnet18 on small images. Each relu is a node of its own, so that calls have several nodes.
-base::Result<std::unique_ptr<Executor>> bind(tests::TestRuntime& test, ExecutorOptions options) {
+base::Result<std::unique_ptr<Executor>> bind(tests::TestRuntime& test, ExecutorOptions options,
+                                             std::int64_t batch = 2) {
   options.fused = false;
   const Symbol net = make_network(table(), "resnet18", {.classes = 10}).value();
-  return Executor::bind(test.runtime, net, make_bindings(test.runtime, net, {2, 3, 32, 32}),
+  return Executor::bind(test.runtime, net, make_bindings(test.runtime, net, {batch, 3, 32, 32}),
                         options);
 }
 
@@ -38,10 +39,10 @@ ExecutorOptions with(const Autotuner& tuner, ExecutorOptions options = {}) {
 
 /// A tuner that has bound the network with these times.
 Autotuner tuned(tests::TestRuntime& test, const MeasureFunction& measure, double seconds = kEver,
-                ExecutorOptions options = {}) {
+                ExecutorOptions options = {}, std::int64_t batch = 2) {
   Autotuner tuner(measure, test.clock, seconds);
   options.tuner = &tuner;
-  const base::Status status = bind(test, options).status();
+  const base::Status status = bind(test, options, batch).status();
   INFO(status.to_string());
   REQUIRE(status.ok());
   return tuner;
@@ -236,8 +237,9 @@ TEST_CASE("measured choices compute what the rule's do", "[autotune]") {
   if (GENERATE(false, true)) options.device = stream.device();
   options.train = GENERATE(true, false);
   options.predict = !options.train;
-  // The last statistics are those of two numbers, which makes much of how kernels round, above all
-  // Winograd's form.
+  // The last statistics are those of a number of each image: of two they would make much of how
+  // kernels round, above all Winograd's form.
+  const std::int64_t batch = options.train ? 8 : 2;
   options.winograd = !options.train;
   const auto measure = [&test](const ops::OpCall& call, const ops::Offer& offer) {
     const auto seconds = measure_on(test.runtime)(call, offer);
@@ -245,17 +247,16 @@ TEST_CASE("measured choices compute what the rule's do", "[autotune]") {
     CHECK((seconds.ok() && *seconds > 0 && std::isfinite(*seconds)));
     return seconds;
   };
-  const Autotuner tuner = tuned(test, measure, kEver, options);
+  const Autotuner tuner = tuned(test, measure, kEver, options, batch);
   CHECK(tuner.left() == 0);
-  const auto output = [&test](const ExecutorOptions& bound) {
-    const auto executor = bind(test, bound).value();
+  const auto output = [&](const ExecutorOptions& bound) {
+    const auto executor = bind(test, bound, batch).value();
     REQUIRE(executor->forward(bound.train).ok());
     return bytes_of(executor->outputs().front());
   };
   const double apart = distance<float>(output(options), output(with(tuner, options)));
   INFO("apart by " << apart);
-  CHECK(apart <
-        (options.train ? 2e-2 : 1e-4));  // which kernels are chosen is another thing each time
+  CHECK(apart < (options.train ? 3e-3 : 1e-4));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "symbol/gradient.h"
 #include "symbol/value_numbers.h"
 #include "tests/support/delayed_stream.h"
 #include "tests/symbol/bound.h"
@@ -170,6 +171,48 @@ TEST_CASE("products in 16 bits have the same bits however they run") {
   engine::EngineOptions late;
   late.streams = {&stream};
   CHECK(Bound("tiny-bn", data, delayed, true, late).step() == expected);
+}
+
+/// The gradients of `names` with products in bf16, those of weights widened where they can be.
+Graph widened(const Symbol& net, const std::vector<std::string>& names) {
+  const Graph flat = net.graph();
+  const Graph narrow = compute_in(table(), flat, DType::bf16, infer_dtypes(flat, {}).value());
+  const Graph whole =
+      differentiate(table(), narrow, names, infer_dtypes(narrow, {}).value(), "").value().graph;
+  return widen_gradients(whole, infer_dtypes(whole, {}).value());
+}
+
+std::string op_of(const Graph& graph, Value value) {
+  const GraphNode& node = graph.nodes[node_index(value)];
+  return node.is_variable() ? "variable" : node.op->name;
+}
+
+TEST_CASE("gradients of weights that can be f32 at once are not rounded in between") {
+  const Graph graph = widened(two_layers(), {"data", "fc1_weight", "fc1_bias"});
+  const ValueDTypes dtypes = infer_dtypes(graph, {}).value();
+  const ValueNumbers numbers(graph);
+  REQUIRE(graph.heads.size() == 4);
+  for (const Value head : graph.heads) CHECK(dtypes[numbers[head]] == DType::f32);
+  CHECK(op_of(graph, graph.heads[1]) == "cast_like");  // of data
+  const std::string weights = "fully_connected_backward_weights";
+  CHECK(op_of(graph, graph.heads[2]) == weights);
+  CHECK(op_of(graph, graph.heads[3]) == weights);
+}
+
+TEST_CASE("gradients that something reads in 16 bits stay") {
+  Composer c(table());
+  const Symbol data = c.variable("data"), weight = c.variable("weight");
+  const ops::Attributes hidden = {{"num_hidden", "4"}, {"no_bias", "True"}};
+  const Symbol twice =
+      c.call("fully_connected", "fd",
+             {c.call("fully_connected", "fc", {data, weight}, hidden), weight}, hidden);
+  const Graph graph = widened(c.finish(twice).value(), {"weight"});
+  // Two gradients of one cast of the weight are added first.
+  CHECK(op_of(graph, graph.heads[1]) == "cast_like");
+  for (const GraphNode& node : graph.nodes) {
+    if (node.is_variable() || node.op->name != "fully_connected_backward_weights") continue;
+    CHECK(!node.params.boolean("wide_gradients"));
+  }
 }
 
 TEST_CASE("products in other types are refused") {
