@@ -43,7 +43,10 @@ base::Status run_company(const std::shared_ptr<const train::Job>& job, const ops
                          const CompanyOptions& options) {
   TROUPE_TRY_ASSIGN(ServerJob server_job, open_server_job(job, table, options.run.devices));
   const train::RunStart& start = server_job.start;
-  if (start.step == job->steps_end()) return {};
+  if (start.step == job->steps_end()) {
+    observer.began(start);
+    return {};
+  }
   TROUPE_TRY(check_checkpoint_folder(server_job));
   TROUPE_TRY_ASSIGN(const JobPlan plan,
                     make_job_plan(job->spec.name, start.generation, job->spec, job->keys.keys));

@@ -36,6 +36,7 @@
 #include "http/server.h"
 #include "monitoring/machine.h"
 #include "monitoring/process.h"
+#include "ops/numerics.h"
 #include "ops/table.h"
 #include "train/resume.h"
 
@@ -169,8 +170,8 @@ ExitCode run_coordinator_verb(const ProcessVerb& verb, Context& context) {
     base::log_info("join it with: {}", join_words(listen, secured));
   };
   monitoring::Metrics metrics;
-  const auto process = monitoring::collect_process(metrics, program_version(),
-                                                   ops::numeric_class(1).build, "coordinator");
+  const auto process =
+      monitoring::collect_process(metrics, program_version(), ops::build_name(), "coordinator");
   const auto certificate = cluster::show_certificate(metrics, options.identity);
   std::error_code ignored;
   const bool there = std::filesystem::exists(verb.state, ignored);
@@ -287,7 +288,7 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   StopSignals signals([&stop](int) { stop.store(true); });
   monitoring::Metrics metrics;
   const auto process =
-      monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build, "agent");
+      monitoring::collect_process(metrics, program_version(), ops::build_name(), "agent");
   const auto machine = monitoring::collect_machine(metrics);
   const auto certificate = cluster::show_certificate(metrics, options.identity);
   auto started =
@@ -320,9 +321,8 @@ ExitCode run_internal_verb(ProcessVerb& verb, const Context& context) {
                       fmt::format("role={} index={} node={} job={}", verb.role, options.actor.index,
                                   options.machine, options.job));
   monitoring::Metrics metrics;
-  const auto process =
-      monitoring::collect_process(metrics, program_version(), ops::numeric_class(1).build,
-                                  server ? "parameter_server" : "host");
+  const auto process = monitoring::collect_process(metrics, program_version(), ops::build_name(),
+                                                   server ? "parameter_server" : "host");
   const base::Status status = cluster::run_job_process(options, metrics);
   if (status.ok()) return ExitCode::ok;
   base::log_warn("ending: {}", status.text());

@@ -128,6 +128,10 @@ void read_model(Section section, schemas::ModelSpec& model) {
     section.fail(named ? "symbol" : "network",
                  "exactly one of network = \"NAME\" and symbol = \"FILE.json\" is needed");
   }
+  for (const char* key : {"classes", "dropout", "bias"}) {
+    if (named || section.kind(key) == ValueKind::absent) continue;
+    section.warn(key, "is of built-in networks: with model.symbol it does nothing");
+  }
   section.finish();
 }
 
@@ -185,6 +189,10 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
   const base::Status clip = store::check_clip_norm(optimizer.clip_norm);
   if (!clip.ok()) section.fail("clip_norm", clip.text());
   section.choose("decay", kNames<schemas::Decay>, optimizer.decay);
+  for (const char* key : {"momentum", "wd", "clip_gradient", "decay"}) {
+    if (optimizer.symbol.empty() || section.kind(key) == ValueKind::absent) continue;
+    section.warn(key, "is of sgd: with optimizer.symbol it does nothing");
+  }
   section.finish();
 }
 
@@ -509,6 +517,9 @@ LimitsFile read_limits_file(const std::string& path, base::FileKind kind) {
   ConfigFile file(path, text.value());
   if (file.parsed()) read_limits(file.root(), result.limits);
   result.errors = file.errors();
+  for (ConfigError& error : result.errors) {
+    if (error.key == "limits") error.text += "; keys stand here without the header [limits]";
+  }
   return result;
 }
 

@@ -18,7 +18,7 @@
 #include "cluster/coordinator_node.h"
 #include "cluster/page_address.h"
 #include "monitoring/process.h"
-#include "ops/table.h"
+#include "ops/numerics.h"
 #include "train/resume.h"
 #include "trust/token.h"
 
@@ -132,8 +132,8 @@ void OwnCluster::serve(const base::Address& listen, const base::Address& pages,
       address_ = address;
       tell();
     };
-    const auto process = monitoring::collect_process(metrics_, program_version(),
-                                                     ops::numeric_class(1).build, "coordinator");
+    const auto process =
+        monitoring::collect_process(metrics_, program_version(), ops::build_name(), "coordinator");
     return cluster::run_coordinator(options, metrics_);
   };
   status_ = run();

@@ -76,6 +76,21 @@ std::string did_you_mean_in_family(const CLI::App& app, const std::string& word)
   return found.empty() ? "" : "; did you mean " + found + "?";
 }
 
+/// "; there is 'troupe job stop'": what other programs call a thing; empty where it is none.
+std::string known_elsewhere(const std::string& word) {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"cancel", "'troupe job stop' ends a job"},
+      {"kill", "'troupe job stop' ends a job"},
+      {"resume", "'troupe job submit' with the same file goes on from its checkpoint"},
+      {"logs", "a job's lines stand in the logs of its agents and the coordinator"},
+      {"ps", "'troupe job list' lists jobs"},
+      {"train", "'troupe run' trains a job"}};
+  for (const auto& [other, ours] : kOthers) {
+    if (word == other) return fmt::format("; {}", ours);
+  }
+  return "";
+}
+
 /// What was wrong with the command line, with the likely word.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   const std::vector<std::string> rest = app.remaining(true);
@@ -92,9 +107,10 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   }
   const std::vector<std::string> verbs = verb_names(reached);
   if (verbs.empty()) return "unexpected argument '" + word + "'";
-  const std::string inside = did_you_mean_in_family(reached, word);
-  return "unknown command '" + word + "'" +
-         (inside.empty() ? base::did_you_mean(word, verbs) : inside);
+  std::string hint = did_you_mean_in_family(reached, word);
+  if (hint.empty()) hint = known_elsewhere(word);
+  if (hint.empty()) hint = base::did_you_mean(word, verbs);
+  return "unknown command '" + word + "'" + hint;
 }
 
 constexpr std::array<std::string_view, 4> kLevels = {"debug", "info", "warn", "error"};

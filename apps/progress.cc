@@ -20,7 +20,7 @@ std::string format_progress(const Progress& progress) {
     text += fmt::format("/{} {}%", progress.steps_total, std::floor(share * 100));
   }
   if (progress.loss) text += fmt::format(" | loss {:.3f}", *progress.loss);
-  if (progress.accuracy) text += fmt::format(" | accuracy {:.4f}", *progress.accuracy);
+  if (progress.accuracy) text += fmt::format(" | test accuracy {:.4f}", *progress.accuracy);
   if (progress.samples_per_second > 0) {
     const auto speed = static_cast<std::uint64_t>(std::llround(progress.samples_per_second));
     text += fmt::format(" | {} samples/s", base::format_count(speed));

@@ -45,9 +45,10 @@ monitoring::Collection RunDisplay::start(std::shared_ptr<const train::Job> start
 }
 
 void RunDisplay::began(const train::RunStart& start) {
-  began_ = true;
+  began_ = start.step < steps_total_;
   if (start.checkpoint_path.empty()) return;
   checkpoint_ = start.checkpoint_path;
+  if (!began_) return;  // nothing is left to train
   console_.info(fmt::format("goes on at step {} from {}", start.step, checkpoint_));
 }
 
@@ -114,8 +115,12 @@ RunResult RunDisplay::result() const {
 std::string RunResult::to_string() const {
   std::string text;
   if (score) {
-    text += fmt::format("test accuracy {:.4f} on {}, loss {:.4f}\n", score->accuracy(),
-                        base::format_counted(score->samples, "image"), mean_loss(*score));
+    text += fmt::format(
+        "test accuracy {:.4f} on {}, loss {:.4f}{}\n", score->accuracy(),
+        base::format_counted(score->samples, "image"), mean_loss(*score),
+        score->step == steps_total
+            ? ""
+            : fmt::format(" (of step {}; the end is no epoch's, and not scored)", score->step));
   }
   if (!checkpoint.empty()) text += fmt::format("checkpoint {}\n", base::printable(checkpoint));
   if (!trained) return nothing_trained_line(steps_total) + text;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 #include "actors/company.h"
 #include "actors/metrics.h"
@@ -20,6 +21,7 @@
 #include "gpu/inventory.h"
 #include "http/server.h"
 #include "monitoring/process.h"
+#include "ops/numerics.h"
 #include "ops/table.h"
 #include "train/job_devices.h"
 
@@ -48,8 +50,8 @@ base::Result<std::unique_ptr<Watching>> watch(const MetricsOptions& options,
   TROUPE_TRY_ASSIGN(http::Guard guard, options.guard(where));
   const std::string_view scheme = guard.tls == nullptr ? "http" : "https";
   auto watching = std::make_unique<Watching>();
-  watching->process = monitoring::collect_process(watching->metrics, program_version(),
-                                                  ops::numeric_class(1).build, "run");
+  watching->process =
+      monitoring::collect_process(watching->metrics, program_version(), ops::build_name(), "run");
   auto server = http::Server::start(where, limits, watching->metrics, {{}, std::move(guard), {}});
   if (!server.ok()) return server.status().with_context("--metrics");
   watching->server = *std::move(server);
@@ -76,6 +78,20 @@ base::Status check_size(const schemas::JobSpec& spec) {
                      spec.ranks(), spec.shards(), kRolesMax);
 }
 
+/// More threads than processors are allowed, as they may be free at other times, and very slow.
+void warn_of_threads(const schemas::JobSpec& spec) {
+  const std::uint64_t wanted = std::uint64_t{spec.ranks()} * spec.workers.threads;
+  const std::uint64_t processors = std::thread::hardware_concurrency();
+  if (spec.workers.device != schemas::WorkerDevice::cpu || processors == 0) return;
+  if (spec.workers.threads == 1 || wanted <= processors) return;
+  base::log_warn(
+      "{} of {} on {}: a step takes many times as long as with as many threads as "
+      "processors",
+      base::format_counted(spec.ranks(), "worker"),
+      base::format_counted(spec.workers.threads, "thread"),
+      base::format_counted(processors, "processor"));
+}
+
 /// Whether it hangs on the folder of the command where the job's data are.
 bool has_relative_data(const schemas::JobSpec& spec) {
   for (const std::string& path : {spec.data.train, spec.data.test, spec.train.weights}) {
@@ -88,6 +104,7 @@ bool has_relative_data(const schemas::JobSpec& spec) {
 base::Status train_job(schemas::JobSpec spec, const RunOptions& options, RunDisplay& display,
                        const std::atomic<bool>& stop) {
   TROUPE_TRY(check_size(spec));
+  warn_of_threads(spec);
   const bool relative = has_relative_data(spec);
   TROUPE_TRY(prepare_submission(spec));
   TROUPE_TRY(ops::cap_instruction_set(name_of(spec.numerics.isa)));

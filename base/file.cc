@@ -161,6 +161,18 @@ Status check_secret(const std::filesystem::path& path) {
                found.st_mode & 07777);
 }
 
+Status check_owner(const std::filesystem::path& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return file_error(path, "open", errno);
+  if (found.st_uid != 0 && found.st_uid != ::geteuid()) {
+    return error(Errc::permission_denied, "{}: belongs to user {}, not to this one ({}) or root",
+                 path.string(), found.st_uid, ::geteuid());
+  }
+  if ((found.st_mode & S_IWOTH) == 0 || (found.st_mode & S_ISVTX) != 0) return {};
+  return error(Errc::permission_denied, "{}: anybody may write there (mode {:o})", path.string(),
+               found.st_mode & 07777);
+}
+
 AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode, LinkRule links)
     : path_(std::move(path)), mode_(mode), links_(links) {}
 

@@ -55,6 +55,9 @@ Status make_folder(const std::filesystem::path& folder, FileMode mode);
 /// permission_denied where others than its owner may read or write the file; invalid_argument: it
 /// is a folder; errors of looking.
 Status check_secret(const std::filesystem::path& path);
+/// permission_denied unless the file or folder belongs to this process's user or root, and nobody
+/// else may put others in its place: not anybody may write there.
+Status check_owner(const std::filesystem::path& path);
 
 /// What a file does that is written where a symbolic link stands.
 enum class LinkRule : std::uint8_t {

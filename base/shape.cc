@@ -122,7 +122,9 @@ Result<Shape> merge_shapes(const Shape& a, const Shape& b) {
 }
 
 Result<Shape> parse_shape(std::string_view text) {
-  auto bad = [&] { return error(Errc::invalid_argument, "'{}' is not a shape", text); };
+  auto bad = [&] {
+    return error(Errc::invalid_argument, "'{}' is not a shape like 3,24,24", text);
+  };
   std::string_view rest = text;
   auto trim = [&] {
     while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);

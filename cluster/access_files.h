@@ -64,6 +64,7 @@ class AccessFiles {
   std::optional<FileStamp> denied_seen_;
   base::Status tokens_fault_;  ///< not ok: they cannot be read, so nobody may anything
   base::Status denied_fault_;
+  bool had_book_ = false;  ///< of tokens
   std::vector<trust::Token> tokens_;
   std::int64_t judged_ = 0;  ///< when tokens were last judged, Unix seconds
   std::optional<control::TokensRead> told_;

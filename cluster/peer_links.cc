@@ -43,8 +43,10 @@ base::Status check_peer_envelope(const ActorId& peer, const schemas::Envelope& e
     return base::error(Errc::data_loss, "[peer] {} sends a {} in the name of {}", peer.to_string(),
                        name, envelope.from.to_string());
   }
-  const bool to_actor = envelope.to.role != Role::coordinator && envelope.to.role != Role::agent;
-  if (to_actor && for_peers(envelope.message)) return {};
+  // A worker speaks with the device server of its own process alone.
+  const bool to_server =
+      envelope.to.role == Role::device_server || envelope.to.role == Role::parameter_server;
+  if (to_server && for_peers(envelope.message)) return {};
   return base::error(Errc::data_loss, "[peer] {} sends a {} to {}", peer.to_string(), name,
                      envelope.to.to_string());
 }

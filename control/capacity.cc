@@ -16,6 +16,7 @@ Room& Room::operator+=(const Room& other) {
 }
 
 void Capacity::add(const GpuSlots& of_agent, bool in_service) {
+  by_model_.clear();
   for (const schemas::GpuOffer& gpu : of_agent.all()) ++gpus_[{gpu.memory_bytes, gpu.name}].most;
   if (!in_service) return;
   for (const schemas::GpuOffer& gpu : of_agent.in_service()) {
@@ -31,8 +32,10 @@ Room Capacity::room_for(const schemas::WorkersSpec& workers) const {
   return room;
 }
 
-std::map<std::string, Room> Capacity::models_for(const schemas::WorkersSpec& workers) const {
-  std::map<std::string, Room> models;
+const std::map<std::string, Room>& Capacity::models_for(const schemas::WorkersSpec& workers) const {
+  const auto [known, added] = by_model_.try_emplace(workers.memory);
+  std::map<std::string, Room>& models = known->second;
+  if (!added) return models;
   for (auto entry = gpus_.lower_bound({workers.memory, ""}); entry != gpus_.end(); ++entry) {
     models[entry->first.second] += entry->second;
   }
@@ -55,9 +58,13 @@ bool Capacity::holds(const schemas::JobSpec& spec, const std::string& model,
   const bool one_model = spec.workers.device == schemas::WorkerDevice::gpu &&
                          (one_numeric_class(spec) || !model.empty());
   if (!one_model) return spec.ranks() <= room_for(spec.workers).*slots;
-  return std::ranges::any_of(models_for(spec.workers), [&](const auto& entry) {
-    return (model.empty() || entry.first == model) && spec.ranks() <= entry.second.*slots;
-  });
+  const std::map<std::string, Room>& models = models_for(spec.workers);
+  if (!model.empty()) {
+    const auto of_model = models.find(model);
+    return of_model != models.end() && spec.ranks() <= of_model->second.*slots;
+  }
+  return std::ranges::any_of(
+      models, [&](const auto& entry) { return spec.ranks() <= entry.second.*slots; });
 }
 
 }  // namespace troupe::control

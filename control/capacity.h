@@ -33,12 +33,15 @@ class Capacity {
   void add(const GpuSlots& of_agent, bool in_service);
   /// A job takes a free slot of a CPU, or of such a GPU.
   void take() { --cpus_.free; }
-  void take(const FreeGpu& gpu) { --gpus_.at({gpu.memory_bytes, gpu.model}).free; }
+  void take(const FreeGpu& gpu) {
+    --gpus_.at({gpu.memory_bytes, gpu.model}).free;
+    by_model_.clear();
+  }
 
   /// What such workers can use: slots of CPUs, or GPUs that are large enough.
   Room room_for(const schemas::WorkersSpec& workers) const;
-  /// GPUs that are large enough, by model.
-  std::map<std::string, Room> models_for(const schemas::WorkersSpec& workers) const;
+  /// GPUs that are large enough, by model; until the next change.
+  const std::map<std::string, Room>& models_for(const schemas::WorkersSpec& workers) const;
   /// GPUs in service that are too small, and the largest one's bytes of memory.
   std::pair<std::uint64_t, std::uint64_t> too_small_for(const schemas::WorkersSpec& workers) const;
   /// Whether the job has room in what `slots` counts: large enough GPUs, and of one model where it
@@ -51,6 +54,8 @@ class Capacity {
 
   Room cpus_;
   std::map<Size, Room> gpus_;
+  /// By memory that was asked for: many jobs wait for the same.
+  mutable std::map<std::uint64_t, std::map<std::string, Room>> by_model_;
 };
 
 }  // namespace troupe::control

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -50,6 +52,15 @@ base::Status check_gpus(const std::string& agent, const std::vector<schemas::Gpu
     return base::error(base::Errc::invalid_argument,
                        "agent '{}' offers {} GPU slots; the limit is {}", agent, gpus.size(),
                        schemas::kGpusMax);
+  }
+  // Waiting jobs are compared with each model, so nobody invents many.
+  constexpr std::size_t kModelsMax = 8;
+  std::set<std::string_view> models;
+  for (const schemas::GpuOffer& gpu : gpus) models.insert(gpu.name);
+  if (models.size() > kModelsMax) {
+    return base::error(base::Errc::invalid_argument,
+                       "agent '{}' offers GPUs of {} models; the limit is {}", agent, models.size(),
+                       kModelsMax);
   }
   std::map<std::uint32_t, const schemas::GpuOffer*> known;
   for (const schemas::GpuOffer& gpu : gpus) {

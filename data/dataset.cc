@@ -38,6 +38,24 @@ Status check_offsets(const RecordFile& file, const std::filesystem::path& index,
   return {};
 }
 
+/// Nobody sees an index of an older file, or of a part, but by what lies behind its last record.
+void warn_of_rest(const std::shared_ptr<const RecordFile>& file, const std::filesystem::path& index,
+                  const std::vector<std::uint64_t>& offsets) {
+  if (offsets.empty()) return;
+  RecordReaderOptions heads;
+  heads.heads_only = true;
+  const auto last = RecordReader(file, heads).read_at(offsets.back());
+  if (!last.ok() || last->next_offset >= file->bytes()) return;  // whoever reads it is told
+  base::log_warn(
+      "{}: the last of its {} ends at byte {} of {}, which has {}: what follows is not "
+      "used; `troupe data index` makes the index anew",
+      index.string(), base::format_counted(offsets.size(), "record"), last->next_offset,
+      file->path().string(), file->bytes());
+}
+
+/// Of a record in which an image is looked for.
+constexpr std::uint64_t kRecordBytesMost = std::uint64_t{256} << 20;
+
 /// Stretches of a large file that stand for the whole.
 constexpr std::uint64_t kSamples = 256;
 constexpr std::uint64_t kSampleBytes = 65'536;
@@ -83,7 +101,10 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const std::filesystem::path
   std::transform(entries->begin(), entries->end(), offsets.begin(),
                  [](const IndexEntry& entry) { return entry.offset; });
   std::sort(offsets.begin(), offsets.end());
-  if (indexed) TROUPE_TRY(check_offsets(*file, index, offsets));
+  if (indexed) {
+    TROUPE_TRY(check_offsets(*file, index, offsets));
+    warn_of_rest(file, index, offsets);
+  }
   return std::shared_ptr<const Dataset>(new Dataset(file, std::move(offsets)));
 }
 
@@ -121,7 +142,11 @@ Result<ImageShape> Dataset::first_image_shape(OnDamage on_damage) const {
 
 Result<ImageShape> Dataset::image_shape(std::uint64_t number) const {
   const std::string where = fmt::format("{}: record at offset {}", path().string(), offset(number));
-  RecordReader reader(file_);
+  // A coordinator looks here at files that a job names: what it reads must not be as large as they
+  // say. Images of the most pixels and three channels have room.
+  RecordReaderOptions bounded;
+  bounded.record_bytes_max = kRecordBytesMost;
+  RecordReader reader(file_, bounded);
   TROUPE_TRY_ASSIGN(const Record record, reader.read_at(offset(number), reach(number)));
   const Result<ImageRecord> image = decode_image_record(record.payload);
   if (!image.ok()) return image.status().with_context(where);

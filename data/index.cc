@@ -120,6 +120,7 @@ Result<std::vector<IndexEntry>> build_index(const std::shared_ptr<const RecordFi
                                             OnDamage on_damage, DamageReport* damage) {
   RecordReaderOptions options;
   options.on_damage = on_damage;
+  options.heads_only = true;
   RecordReader reader(file, options);
   std::vector<IndexEntry> entries;
   for (;;) {

@@ -197,6 +197,7 @@ Result<Record> RecordReader::read_record(std::uint64_t offset, std::uint64_t wan
   TROUPE_TRY_ASSIGN(const Part part, read_part(offset, want));
   if (part.kind == kFirst) return join_parts(offset, part, want);
   if (part.kind != kWhole) return damaged(offset, "begins with a later part of a split record");
+  if (options_.heads_only) return Record{offset, part.end, false, {}};
   TROUPE_TRY_ASSIGN(const auto bytes, window(part.data, part.length, want));
   return Record{offset, part.end, false, bytes.first(part.length)};
 }
@@ -204,19 +205,24 @@ Result<Record> RecordReader::read_record(std::uint64_t offset, std::uint64_t wan
 Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
                                         std::uint64_t want) {
   joined_.clear();
+  std::uint64_t length = 0;
   Part part = first;
   for (;;) {
-    TROUPE_TRY_ASSIGN(const auto bytes, window(part.data, part.length, want));
-    const auto own = bytes.first(part.length);
-    joined_.insert(joined_.end(), own.begin(), own.end());
+    length += part.length;
+    if (!options_.heads_only) {
+      TROUPE_TRY_ASSIGN(const auto bytes, window(part.data, part.length, want));
+      const auto own = bytes.first(part.length);
+      joined_.insert(joined_.end(), own.begin(), own.end());
+    }
     if (part.kind == kLast) return Record{offset, part.end, true, joined_};
     const std::uint64_t at = part.end;
     TROUPE_TRY_ASSIGN(part, read_part(at, want));
     if (part.kind != kMiddle && part.kind != kLast) {
       return damaged(offset, fmt::format("a new record begins at {} before its last part", at));
     }
-    store(joined_, kRecordMagic);
-    if (joined_.size() + part.length > options_.record_bytes_max) {
+    if (!options_.heads_only) store(joined_, kRecordMagic);
+    length += sizeof(kRecordMagic);
+    if (length + part.length > options_.record_bytes_max) {
       return damaged(offset, fmt::format("its parts are longer than the limit of {} bytes",
                                          options_.record_bytes_max));
     }

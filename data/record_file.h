@@ -93,6 +93,7 @@ struct RecordReaderOptions {
   OnDamage on_damage = OnDamage::fail;               ///< for next() alone; read_at() always fails
   std::uint64_t record_bytes_max = kRecordBytesMax;  ///< longer ones are damage, never allocated
   std::uint64_t window_bytes = std::uint64_t{1} << 20;  ///< read ahead at most
+  bool heads_only = false;  ///< payloads are not read and stay empty, whatever their lengths
 };
 
 /// What next() skipped so far.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/device.h"
+#include "base/status.h"
 
 namespace troupe::gpu {
 
@@ -16,8 +17,12 @@ class DeviceScope {
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
+  /// An error: calls still mean the device of before. Whoever takes something looks at it.
+  const base::Status& status() const { return status_; }
+
  private:
   const base::Device device_;
+  const base::Status status_;
 };
 
 }  // namespace troupe::gpu

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/file.h"
+
 namespace troupe::gpu {
 namespace {
 
@@ -24,13 +26,21 @@ std::vector<std::string> toolkit_folders() {
   return folders;
 }
 
+/// The folders are the build machine's: on another one somebody else may have made them.
+bool ours(const std::string& path) {
+  return base::check_owner(path).ok();
+}
+
 }  // namespace
 
 base::Result<SharedLibrary> SharedLibrary::open(const std::vector<std::string>& files) {
   std::vector<std::string> paths;
   for (const std::string& file : files) {
     paths.push_back(file);
-    for (const std::string& folder : toolkit_folders()) paths.push_back(folder + "/" + file);
+    for (const std::string& folder : toolkit_folders()) {
+      const std::string path = folder + "/" + file;
+      if (ours(folder) && ours(path)) paths.push_back(path);
+    }
   }
   return open_of_system(paths);
 }

@@ -84,9 +84,14 @@ std::string gpus_of(std::span<const base::Device> devices) {
   if (std::ranges::count(models, models.front()) == std::ssize(models)) models.resize(1);
   std::string text = fmt::format("{}, {}", fmt::join(models, " and "),
                                  found.toolkit.substr(0, found.toolkit.find(',')));
+  // As chains are fused (worth_fusing): on a device there must be code for it, too.
+  const bool compiles =
+      jit::check_compiler().ok() && std::ranges::all_of(devices, [](base::Device device) {
+        return !gpu::check_device(device).ok() || jit::check_compiler(device).ok();
+      });
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     if (library.name == "NCCL") continue;  // computes nothing here
-    const bool broken = library.name == "NVRTC" && !jit::check_compiler().ok();
+    const bool broken = library.name == "NVRTC" && !compiles;
     const bool missing = library.version.empty() || broken;
     text += fmt::format(", {} {}", library.name, missing ? "none" : library.version);
   }
@@ -113,9 +118,13 @@ Status cap_instruction_set(std::string_view isa) {
   return {};
 }
 
+std::string_view build_name() {
+  return TROUPE_BUILD_NAME;
+}
+
 base::NumericClass numeric_class(int threads) {
   base::NumericClass result;
-  result.build = TROUPE_BUILD_NAME;
+  result.build = build_name();
   const dnnl_version_t* version = dnnl_version();
   result.onednn = fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
   result.libm = gnu_get_libc_version();

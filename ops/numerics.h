@@ -3,11 +3,16 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "base/device.h"
 #include "base/numeric_class.h"
 
 namespace troupe::ops {
+
+/// NumericClass::build of this process. Unlike numeric_class() it asks no library what the
+/// processor has, after which that can no longer be capped.
+std::string_view build_name();
 
 /// numeric_class() of table.h for workers on `devices`. Where any are GPUs, device_model names
 /// their models behind the processor's (once where they are equal, else of each worker), and the

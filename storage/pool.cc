@@ -86,13 +86,17 @@ base::Result<Pool::Block*> Pool::take_from_system(std::size_t wanted, std::size_
   const std::size_t bytes =
       size_class == kNoClass ? arena_bytes(wanted) : size_class_bytes(size_class);
   if (!reserve(bytes, size_class)) {
-    trim();
-    if (!reserve(bytes, size_class)) return out_of_memory(wanted, size_class, holder);
+    const base::MutexLock lock(trim_mutex_);
+    if (!reserve(bytes, size_class)) {
+      free_cached();
+      if (!reserve(bytes, size_class)) return out_of_memory(wanted, size_class, holder);
+    }
   }
   const bool large = huge(bytes);
   base::Result<std::byte*> data = source_->take(bytes, large);
   if (!data.ok()) {
-    trim();
+    const base::MutexLock lock(trim_mutex_);
+    free_cached();
     data = source_->take(bytes, large);
   }
   if (!data.ok()) {
@@ -193,6 +197,11 @@ void Pool::free_blocks(Block* blocks) {
 }
 
 void Pool::trim() {
+  const base::MutexLock lock(trim_mutex_);
+  free_cached();
+}
+
+void Pool::free_cached() {
   Block* blocks = nullptr;
   {
     const base::MutexLock lock(mutex_);

@@ -73,6 +73,7 @@ class Pool final : public base::BufferPool {
   void unreserve(std::size_t bytes, std::size_t size_class) TROUPE_REQUIRES(mutex_);
   Block* take_cached() TROUPE_REQUIRES(mutex_);
   void free_blocks(Block* blocks);
+  void free_cached() TROUPE_REQUIRES(trim_mutex_);
   void count_use(Block* block, std::string_view holder) TROUPE_REQUIRES(mutex_);
   std::size_t find_holder(std::string_view name) TROUPE_REQUIRES(mutex_);
   base::Status out_of_memory(std::size_t wanted, std::size_t size_class, std::string_view holder,
@@ -87,6 +88,8 @@ class Pool final : public base::BufferPool {
   const std::uint64_t limit_bytes_;
 
   std::atomic<std::uint64_t> users_{1};  // the owner until close(), and every block in use
+  /// Held while cached blocks go back, so that nobody else finds neither them nor their room.
+  base::Mutex trim_mutex_;
   mutable base::Mutex mutex_;
   std::array<Block*, kSizeClasses> cached_ TROUPE_GUARDED_BY(mutex_){};
   std::uint64_t cached_bytes_ TROUPE_GUARDED_BY(mutex_) = 0;

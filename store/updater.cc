@@ -87,6 +87,24 @@ base::Status check_elementwise(const symbol::Graph& graph) {
   return {};
 }
 
+/// Of the arguments, for slices of so many elements.
+std::map<std::string, base::Shape> shapes_of(const symbol::Graph& graph, std::int64_t elements) {
+  std::map<std::string, base::Shape> shapes;
+  for (const std::int64_t node : graph.arguments()) {
+    const std::string& name = graph.nodes[static_cast<std::size_t>(node)].name;
+    shapes[name] = is_scalar(name) ? base::Shape{} : base::Shape{elements};
+  }
+  return shapes;
+}
+
+/// Whether it takes slices at all: what depends on axes is element-wise by name only.
+base::Status check_shapes(const symbol::Graph& graph) {
+  constexpr std::int64_t kAny = 2;
+  TROUPE_TRY_ASSIGN(const symbol::ValueShapes shapes,
+                    symbol::infer_shapes(graph, shapes_of(graph, kAny)));
+  return symbol::check_complete(graph, shapes);
+}
+
 base::Status check_heads(const symbol::Graph& graph) {
   for (std::size_t i = 0; i < graph.heads.size(); ++i) {
     const bool repeated = std::count(graph.heads.begin(), graph.heads.end(), graph.heads[i]) > 1;
@@ -269,6 +287,7 @@ base::Result<std::unique_ptr<Updater>> Updater::from_symbol(const ops::OpTable& 
                        "[updater] {} outputs for a weight and {} states: one each is needed",
                        graph.heads.size(), slots.size());
   }
+  TROUPE_TRY(check_shapes(graph));
   return std::unique_ptr<Updater>(new Updater(table, std::move(graph), std::move(slots), dtype));
 }
 
@@ -310,11 +329,7 @@ base::Result<std::shared_ptr<const UpdatePlan>> Updater::plan(std::int64_t eleme
 
 base::Result<std::shared_ptr<const UpdatePlan>> Updater::make_plan(
     std::int64_t elements, const UpdateContext& context) const {
-  std::map<std::string, base::Shape> shapes;
-  for (const std::int64_t node : graph_.arguments()) {
-    const std::string& name = graph_.nodes[static_cast<std::size_t>(node)].name;
-    shapes[name] = is_scalar(name) ? base::Shape{} : base::Shape{elements};
-  }
+  const std::map<std::string, base::Shape> shapes = shapes_of(graph_, elements);
   auto plan = std::make_shared<UpdatePlan>();
   symbol::Graph& graph = plan->graph;
   {

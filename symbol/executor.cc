@@ -66,19 +66,24 @@ std::set<std::string> keys(const std::map<std::string, T>& map) {
   return names;
 }
 
-/// An error unless `array` can be used by operations of `runtime`'s engine.
+/// An error unless `array` can be used by operations of `runtime`'s engine on `device`.
 base::Status check_array(const ndarray::Runtime& runtime, const std::string& name,
-                         const NDArray& array) {
+                         const NDArray& array, base::Device device) {
   if (!array.status().ok()) return array.status().with_context("bind: '" + name + "'");
   if (!array) return base::error(Errc::invalid_argument, "bind: '{}' has no array", name);
-  if (runtime.engine.owns(array.variable())) return {};
-  return base::error(Errc::invalid_argument, "bind: the array of '{}' belongs to another engine",
-                     name);
+  if (!runtime.engine.owns(array.variable())) {
+    return base::error(Errc::invalid_argument, "bind: the array of '{}' belongs to another engine",
+                       name);
+  }
+  const bool both_host = array.device().host_memory() && device.host_memory();
+  if (array.device() == device || both_host) return {};
+  return base::error(Errc::invalid_argument, "bind: the array of '{}' is on {}, not on {}", name,
+                     array.device().to_string(), device.to_string());
 }
 
 /// The names of the symbol's variables with arrays; label inputs may be missing for prediction.
 base::Status check_bindings(const ndarray::Runtime& runtime, const Symbol& symbol,
-                            const Bindings& bindings) {
+                            const Bindings& bindings, base::Device device) {
   const std::set<std::string> arguments = set_of(symbol.list_arguments());
   const std::set<std::string> states = set_of(symbol.list_auxiliary_states());
   TROUPE_TRY(check_known("argument", arguments, keys(bindings.arguments)));
@@ -86,11 +91,14 @@ base::Status check_bindings(const ndarray::Runtime& runtime, const Symbol& symbo
   TROUPE_TRY(check_known("argument", arguments, keys(bindings.gradients)));
   TROUPE_TRY(check_known("auxiliary state", states, keys(bindings.auxiliary)));
   for (const Arrays* arrays : {&bindings.arguments, &bindings.gradients, &bindings.auxiliary}) {
-    for (const auto& [name, array] : *arrays) TROUPE_TRY(check_array(runtime, name, array));
+    for (const auto& [name, array] : *arrays) TROUPE_TRY(check_array(runtime, name, array, device));
   }
   const std::vector<std::string> outputs = symbol.list_outputs();
   for (std::size_t i = 0; i < std::min(outputs.size(), bindings.outputs.size()); ++i) {
-    if (bindings.outputs[i]) TROUPE_TRY(check_array(runtime, outputs[i], bindings.outputs[i]));
+    const NDArray& output = bindings.outputs[i];
+    if (output || !output.status().ok()) {
+      TROUPE_TRY(check_array(runtime, outputs[i], output, device));
+    }
   }
   return {};
 }
@@ -428,7 +436,11 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
                                                        const Symbol& symbol, Bindings bindings,
                                                        const ExecutorOptions& options) {
   TROUPE_TRY(symbol.validate());
-  TROUPE_TRY(check_bindings(runtime, symbol, bindings));
+  TROUPE_TRY(check_bindings(runtime, symbol, bindings, options.device));
+  if (options.loss_scale || !options.loss_scale.status().ok()) {
+    TROUPE_TRY(check_array(runtime, "loss_scale", options.loss_scale, options.device));
+  }
+  TROUPE_TRY(options.step.status());
   if (options.sub_batch < 0) {
     return base::error(Errc::invalid_argument, "bind: parts of {} samples", options.sub_batch);
   }
@@ -450,7 +462,7 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   if (!own.step) {
     TROUPE_TRY_ASSIGN(own.step, NDArray::zeros(runtime, {}, base::DType::i64));
   }
-  TROUPE_TRY(check_array(runtime, "step", own.step));
+  TROUPE_TRY(check_array(runtime, "step", own.step, base::Device{}));
   if (!runtime.engine.owns(own.arena->memory()->variable)) {
     return base::error(Errc::invalid_argument, "bind: the arena belongs to another engine");
   }

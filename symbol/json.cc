@@ -117,6 +117,12 @@ base::Result<FileNode> read_node(const json& entry, std::size_t index) {
   node.where = fmt::format("node {}", index);
   if (!entry.is_object()) return malformed(node.where, "must be an object");
   TROUPE_TRY_ASSIGN(node.name, read_text(entry, "name", node.where));
+  // Outputs and inputs that are left out are named after it, up to hundreds of each.
+  constexpr std::size_t kNameBytesMax = 4'096;
+  if (node.name.size() > kNameBytesMax) {
+    return malformed(node.where, fmt::format("its name has {} bytes; the limit is {}",
+                                             node.name.size(), kNameBytesMax));
+  }
   node.where += fmt::format(" '{}'", node.name);
   TROUPE_TRY_ASSIGN(node.op, read_text(entry, "op", node.where));
   const bool apart = entry.contains("param");
@@ -234,6 +240,7 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   }
   TROUPE_TRY_ASSIGN(const json* heads, member_array(file, "heads", "top level"));
   if (heads->empty()) return malformed("heads", "a symbol needs at least one output");
+  TROUPE_TRY(count(heads->size()));
   Symbol result;
   for (const json& item : *heads) {
     TROUPE_TRY_ASSIGN(const Value value, read_reference(item, made.size(), "heads"));

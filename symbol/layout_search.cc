@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "symbol/autotune.h"
+#include "symbol/passes.h"
 #include "symbol/prologue.h"
 
 namespace troupe::symbol {
@@ -46,6 +47,8 @@ void LayoutSearch::find_aliases() {
   const std::set<std::string> none;
   const std::set<std::string>& weights = options_.weights != nullptr ? *options_.weights : none;
   const std::vector<bool> prologue = prologue_nodes(graph_, weights);
+  // The identity of a variable that is overwritten must have been taken before.
+  const bool overwrites = assigns(graph_);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const GraphNode& node = graph_.nodes[i];
     const std::size_t first = numbers_.begin(i);
@@ -53,6 +56,7 @@ void LayoutSearch::find_aliases() {
     for (std::size_t v = first; v < numbers_.end(i); ++v) free_to_reorder_[v] = kept;
     if (node.is_variable()) continue;
     if (node.op->identity_if_alike && !heads_[first] &&
+        !(overwrites && graph_.node(node.inputs[0]).is_variable()) &&
         shapes_[numbers_[node.inputs[0]]] == shapes_[first]) {
       aliases_[first] = source_of(node.inputs[0]);
     }

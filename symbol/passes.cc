@@ -52,6 +52,7 @@ bool assigns(const Graph& graph) {
 }
 
 Graph eliminate_common_subexpressions(const Graph& graph) {
+  if (assigns(graph)) return graph;  // one value may be another behind an assignment
   Graph result;
   std::vector<std::int64_t> index(graph.nodes.size(), -1);
   const auto map = [&index](Value v) { return Value{index[node_index(v)], v.output}; };

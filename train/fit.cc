@@ -113,7 +113,9 @@ base::Result<BatchEnd> FitLoop::step(std::uint64_t number) {
 base::Status FitLoop::end_epoch(std::uint64_t number) {
   TROUPE_TRY(wait_committed(number));
   EpochEnd end{(number + 1) / options_.steps.epoch_steps, number + 1, {}};
-  if (options_.evaluation != nullptr && end.epochs % options_.evaluation_epochs == 0) {
+  const bool due =
+      end.epochs % options_.evaluation_epochs == 0 || end.steps == options_.steps.total;
+  if (options_.evaluation != nullptr && due) {
     const InPhase scoring(phases_, RankPhase::eval);
     auto found = module_.score(*options_.evaluation, options_.deadline, options_.stop);
     const bool stopped = options_.stop != nullptr && options_.stop->load();

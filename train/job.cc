@@ -205,6 +205,10 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
                                        ? data::OnDamage::skip
                                        : data::OnDamage::fail;
   auto train_data = data::Dataset::open(spec.data.train, on_damage);
+  if (train_data.status().code() == base::Errc::not_found) {
+    return base::error(base::Errc::not_found, "data.train: {}; troupe data pack makes such files",
+                       train_data.status().text());
+  }
   if (!train_data.ok()) return train_data.status().with_context("data.train");
   job->train_data = *std::move(train_data);
   if (!spec.data.test.empty()) {

@@ -82,7 +82,10 @@ class LocalRun {
   base::Status run(const LocalRunOptions& options) {
     if (options.metrics != nullptr) checkpoint_metrics_.emplace(*options.metrics);
     TROUPE_TRY_ASSIGN(start_, find_start(*job_, numeric_class_));
-    if (start_.step == job_->steps_end()) return {};
+    if (start_.step == job_->steps_end()) {
+      observer_.began(start_);
+      return {};
+    }
     TROUPE_TRY_ASSIGN(training_, training_start(*job_, start_.step));
     TROUPE_TRY(make_store());
     TROUPE_TRY(make_ranks(options));

@@ -2,11 +2,19 @@
 // Choosing the start of a run and writing manifests.
 #include "train/resume.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <new>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "ops/table.h"
 #include "store/checkpoint_size.h"
 #include "train/fingerprint.h"
@@ -187,7 +195,13 @@ control::StartFound find_job_start(const control::FindStart& find, const schemas
     found.set_aside = true;
     return {};
   };
-  found.status = look();
+  // It reads files that a job names, for everybody's coordinator.
+  try {
+    found.status = look();
+  } catch (const std::bad_alloc&) {
+    found.status = base::error(base::Errc::resource_exhausted,
+                               "no memory to look at the job's data and checkpoints");
+  }
   return found;
 }
 
@@ -257,11 +271,13 @@ base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
   const Job& job = *values.job_;
   if (values.checkpoint_ == nullptr && !job.spec.train.weights.empty()) {
     TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
-    bool any = false;
+    std::vector<std::string> missing;
+    std::size_t found = 0;
     for (const schemas::KeyInfo& key : job.keys.keys) {
       if (key.kind == schemas::KeyKind::loss_scale) continue;  // no weight
       const ndarray::RawTensor* given = file.find(key.name);
-      any |= given != nullptr;
+      if (given == nullptr) missing.push_back(key.name);
+      found += given != nullptr ? 1 : 0;
       if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
       return base::error(base::Errc::invalid_argument,
                          "{}: '{}' has shape {} and dtype {}, the network's has {} and {}",
@@ -269,10 +285,22 @@ base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
                          base::dtype_name(given->dtype), key.shape.to_string(),
                          base::dtype_name(key.dtype));
     }
-    if (!any) {
+    if (found == 0) {
       return base::error(base::Errc::invalid_argument,
                          "{}: holds none of the network's tensors ('{}', ...)",
                          job.spec.train.weights, job.keys.keys.front().name);
+    }
+    if (!missing.empty()) {
+      base::log_warn(
+          "{}: {} of the network's {} are not there and begin as train.initializer says: "
+          "{}",
+          job.spec.train.weights, missing.size(),
+          base::format_counted(found + missing.size(), "tensor"),
+          base::shortened(fmt::format("{}", fmt::join(missing, ", ")), base::kQuotedBytesMax));
+    }
+    if (found < file.tensors.size()) {
+      base::log_warn("{}: {} of its tensors are not the network's", job.spec.train.weights,
+                     file.tensors.size() - found);
     }
     values.weights_ = std::make_shared<const ndarray::Safetensors>(std::move(file));
   }

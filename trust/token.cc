@@ -145,6 +145,7 @@ Result<std::vector<Token>> TokenBook::read(const fs::path& folder) {
   if (text.status().code() == Errc::not_found) return std::vector<Token>();
   TROUPE_TRY(text.status());
   TROUPE_TRY(base::check_secret(file));
+  TROUPE_TRY(base::check_owner(file));
   return parse_book(*text, file);
 }
 

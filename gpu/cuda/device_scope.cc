@@ -6,9 +6,8 @@
 
 namespace troupe::gpu {
 
-DeviceScope::DeviceScope(base::Device device) : device_(device) {
-  static_cast<void>(cudaSetDevice(device.index));
-}
+DeviceScope::DeviceScope(base::Device device)
+    : device_(device), status_(status_of(cudaSetDevice(device.index), device, "cudaSetDevice")) {}
 DeviceScope::~DeviceScope() {
   if (attached_device >= 0 && attached_device != device_.index) {
     static_cast<void>(cudaSetDevice(attached_device));

@@ -17,6 +17,7 @@ using base::Status;
 Result<std::byte*> allocate(Device device, std::size_t bytes) {
   TROUPE_TRY(check_device(device));
   const DeviceScope scope(device);
+  TROUPE_TRY(scope.status());
   void* data = nullptr;
   TROUPE_TRY(status_of(cudaMalloc(&data, bytes), device, "cudaMalloc"));
   return static_cast<std::byte*>(data);
@@ -29,6 +30,7 @@ void release(Device device, std::byte* data) {
 
 Status fill(Device device, std::byte* data, std::byte value, std::size_t bytes) {
   const DeviceScope scope(device);
+  TROUPE_TRY(scope.status());
   TROUPE_TRY(status_of(cudaMemset(data, std::to_integer<int>(value), bytes), device, "cudaMemset"));
   return status_of(cudaStreamSynchronize(nullptr), device, "cudaStreamSynchronize");
 }
@@ -42,6 +44,7 @@ std::uint64_t total_bytes(Device device) {
 std::uint64_t free_bytes(Device device) {
   if (!check_device(device).ok()) return 0;
   const DeviceScope scope(device);
+  if (!scope.status().ok()) return 0;
   std::size_t free = 0, total = 0;
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }

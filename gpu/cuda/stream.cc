@@ -28,6 +28,7 @@ class EventPool {
  public:
   EventPool(Device device, unsigned flags) : device_(device), flags_(flags) {}
   ~EventPool() {
+    const DeviceScope scope(device_);
     for (cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
   }
   EventPool(const EventPool&) = delete;
@@ -73,12 +74,17 @@ class CudaEvent final : public base::Event {
 
   bool passed() const override {
     if (event_ == nullptr || passed_.load(std::memory_order_acquire)) return true;
-    if (cudaEventQuery(event_) == cudaErrorNotReady) return false;
+    // Any thread asks: one without a device would take memory of the first.
+    const DeviceScope scope(pool_->device());
+    const cudaError_t now = cudaEventQuery(event_);
+    if (now == cudaErrorNotReady) return false;
+    if (now != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
     passed_.store(true, std::memory_order_release);  // an error is told by wait_on_host()
     return true;
   }
   Status wait_on_host() const override {
     if (event_ == nullptr) return failure_;
+    const DeviceScope scope(pool_->device());
     return status_of(cudaEventSynchronize(event_), pool_->device(), "cudaEventSynchronize");
   }
   base::Result<std::int64_t> ns_since(const base::Event& earlier) const override {
@@ -89,6 +95,7 @@ class CudaEvent final : public base::Event {
       return Event::ns_since(earlier);  // none has a time
     }
     constexpr double kNsPerMs = 1e6;
+    const DeviceScope scope(pool_->device());
     float ms = 0;
     TROUPE_TRY(status_of(cudaEventElapsedTime(&ms, from.event_, event_), pool_->device(),
                          "cudaEventElapsedTime"));
@@ -218,6 +225,7 @@ class CudaStream final : public base::GraphStream {
 base::Result<std::unique_ptr<base::Stream>> make_stream(Device device, StreamPriority priority) {
   TROUPE_TRY(check_device(device));
   const DeviceScope scope(device);
+  TROUPE_TRY(scope.status());
   used_device = device.index;
   int least = 0, greatest = 0;  // smaller numbers go first
   TROUPE_TRY(status_of(cudaDeviceGetStreamPriorityRange(&least, &greatest), device,

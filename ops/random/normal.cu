@@ -25,8 +25,8 @@ struct NormalValue {
 };
 
 struct MakeNormal {
-  template <typename W>
-  NormalValue<W> operator()(const Params& params, W) const {
+  template <typename T>
+  NormalValue<Wide<T>> operator()(const Params& params, T) const {
     return {params.real("loc"), params.real("scale")};
   }
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // uniform: random numbers, equally likely in an interval; each a function of (key, step, element).
-#include <cmath>
+#include "ops/random/uniform.h"
+
+#include <type_traits>
 
 #include "ops/support/random.h"
 
@@ -16,20 +18,26 @@ double unit(std::uint32_t word, double) {
 }
 
 base::Status run(const OpCall& call, const KernelContext& context) {
-  return with_floating(context.outputs[0].dtype, [&](auto zero) {
+  return with_real(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T low = static_cast<T>(call.params.real("low"));
-    const T high = static_cast<T>(call.params.real("high"));
-    // Rounding can reach `high`, which is not in the interval.
-    const T last = high > low ? std::nextafter(high, low) : low;
+    using W = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const W low = static_cast<W>(call.params.real("low"));
+    const W high = static_cast<W>(call.params.real("high"));
+    const W last = uniform_last<T>(low, high);
     T* out = context.outputs[0].as<T>();
     for_each_block(context, context.outputs[0].elements(), [=](auto begin, auto count, auto words) {
       for (std::size_t k = 0; k < count; ++k) {
-        out[begin + k] = std::min(low + (high - low) * unit(words[k], zero), last);
+        out[begin + k] = T(std::min(low + (high - low) * unit(words[k], W{0}), last));
       }
     });
     return base::Status();
   });
+}
+
+KernelDef kernel_of_all_types() {
+  KernelDef kernel = reference_kernel(run);
+  kernel.takes_16_bits = any_16_bits;
+  return kernel;
 }
 
 OpDef uniform_definition() {
@@ -40,7 +48,7 @@ OpDef uniform_definition() {
       "Random numbers, uniform in `[low, high)`: element e from word e % 4 of Philox block e / 4.";
   op.params.push_back({"low", ParamType::real, 0.0, "Lowest value."});
   op.params.push_back({"high", ParamType::real, 1.0, "Values stay below."});
-  op.kernels = {reference_kernel(run)};
+  op.kernels = {kernel_of_all_types()};
   op.samples = random_samples({{"low", "-2"}, {"high", "3"}});
   return op;
 }

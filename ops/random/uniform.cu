@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // uniform on GPUs, with the bits of the reference.
-#include <cmath>
-
+#include "ops/random/uniform.h"
 #include "ops/support/device_random.h"
 #include "ops/table.h"
 
@@ -19,11 +18,11 @@ struct UniformValue {
 };
 
 struct MakeUniform {
-  template <typename W>
-  UniformValue<W> operator()(const Params& params, W) const {
+  template <typename T>
+  UniformValue<Wide<T>> operator()(const Params& params, T) const {
+    using W = Wide<T>;
     const W low = static_cast<W>(params.real("low")), high = static_cast<W>(params.real("high"));
-    // Rounding can reach `high`, which is not in the interval.
-    return {low, high, high > low ? std::nextafter(high, low) : low};
+    return {low, high, uniform_last<T>(low, high)};
   }
 };
 

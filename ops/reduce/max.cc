@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // max over axes, and its gradient, which ties share.
+#include <cmath>
+
 #include "ops/support/broadcast.h"
 #include "ops/support/reduce.h"
 #include "ops/support/reduce_backward.h"
@@ -24,6 +26,12 @@ OpDef max_definition() {
   return op;
 }
 
+/// Whether an element is the maximum: NaN where that is NaN.
+template <typename T>
+bool is_maximum(T x, T maximum) {
+  return x == maximum || (std::isnan(x) && std::isnan(maximum));
+}
+
 /// Counts the ties of every output, then shares the gradient among them.
 base::Status run_backward(const OpCall& call, const KernelContext& context) {
   return with_floating(context.outputs[0].dtype, [&](auto zero) {
@@ -39,13 +47,14 @@ base::Status run_backward(const OpCall& call, const KernelContext& context) {
     auto* ties = reinterpret_cast<std::int64_t*>(context.scratch.data());
     std::fill(ties, ties + out.elements(), 0);
     for_each_run(walk, 0, data.elements(), [&](auto i, auto o, auto, auto count) {
-      for (std::int64_t k = 0; k < count; ++k) ties[o + k * step] += x[i + k] == y[o + k * step];
+      for (std::int64_t k = 0; k < count; ++k)
+        ties[o + k * step] += is_maximum(x[i + k], y[o + k * step]);
     });
     parallel_ranges(context, data.elements(), [&](auto begin, auto end) {
       for_each_run(walk, begin, end, [&](auto i, auto o, auto, auto count) {
         for (std::int64_t k = 0; k < count; ++k) {
           const std::int64_t from = o + k * step;
-          dx[i + k] = x[i + k] == y[from] ? dy[from] / static_cast<T>(ties[from]) : T{0};
+          dx[i + k] = is_maximum(x[i + k], y[from]) ? dy[from] / static_cast<T>(ties[from]) : T{0};
         }
       });
     });

@@ -22,7 +22,13 @@ struct MaximumRows {
   }
 };
 
-/// How many elements of a row equal its maximum.
+/// Whether an element is the maximum: NaN where that is NaN.
+template <typename W>
+TROUPE_HOST_DEVICE bool is_maximum(W x, W maximum) {
+  return x == maximum || (x != x && maximum != maximum);
+}
+
+/// How many elements of a row are its maximum.
 template <typename T>
 struct TiesOfRows {
   using Accumulator = std::int64_t;
@@ -33,7 +39,7 @@ struct TiesOfRows {
   TROUPE_HOST_DEVICE Accumulator none() const { return 0; }
   TROUPE_HOST_DEVICE Accumulator load(std::int64_t row, std::int64_t i) const {
     const T x = data[places.rows.place(row).from + places.elements.place(i).from];
-    return static_cast<Wide<T>>(x) == static_cast<Wide<T>>(maximum[row]) ? 1 : 0;
+    return is_maximum(static_cast<Wide<T>>(x), static_cast<Wide<T>>(maximum[row])) ? 1 : 0;
   }
   TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const { return a + b; }
   TROUPE_HOST_DEVICE void store(std::int64_t row, Accumulator total) const { ties[row] = total; }
@@ -49,7 +55,7 @@ struct TieShareAt {
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {
     using W = Wide<T>;
     const std::int64_t row = map.place(i).from;
-    const bool equal = static_cast<W>(data[i]) == static_cast<W>(maximum[row]);
+    const bool equal = is_maximum(static_cast<W>(data[i]), static_cast<W>(maximum[row]));
     out.store(i, equal ? static_cast<W>(gradient[row]) / static_cast<W>(ties[row]) : W{0});
   }
 };

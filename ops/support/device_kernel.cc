@@ -7,7 +7,8 @@
 namespace troupe::ops {
 
 base::Status launch_error(const base::Stream& stream, const char* reason) {
-  return base::error(base::Errc::internal, "launch on {}: {}", stream.device().to_string(), reason);
+  return base::error(base::Errc::internal, "launch on {}: {}, of this or of work before it",
+                     stream.device().to_string(), reason);
 }
 
 KernelDef device_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run) {

@@ -74,13 +74,13 @@ struct DrawAt {
   }
 };
 
-/// A kernel for GPUs that draws each element by make(params, Wide<T>{}), which `make` gives for a
+/// A kernel for GPUs that draws each element by make(params, T{}), which `make` gives for a
 /// run: value(words, k) is Wide<T>.
 template <typename Make>
 KernelDef draw_device_kernel(Make make) {
   return real_device_kernel([make](const OpCall& call, const KernelContext& context, auto zero) {
     using T = decltype(zero);
-    const auto value = make(call.params, Wide<T>{});
+    const auto value = make(call.params, zero);
     const std::int64_t elements = context.outputs[0].elements();
     return for_each_index(context, (elements + 3) / 4,
                           DrawAt<T, std::remove_const_t<decltype(value)>>{

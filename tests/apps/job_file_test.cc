@@ -132,6 +132,21 @@ TEST_CASE("what does nothing for workers on CPUs, or slows them down, is a warni
   CHECK(warnings("[numerics]\ndtype = \"f64\"\ngradient_wire = \"bf16\"\n") == Lines{});
 }
 
+TEST_CASE("numbers of sgd and of built-in networks beside a symbol are warnings", "[job_file]") {
+  const JobFile job = parse_job("job.toml",
+                                "name = \"a\"\ndata.train = \"t.rec\"\n"
+                                "model = { symbol = \"n.json\", classes = 7, dropout = 0.5 }\n"
+                                "train.optimizer = { symbol = \"u.json\", lr = 0.1, wd = 0.1 }\n",
+                                {});
+  CHECK(lines_of(job.errors) == Lines{});
+  Lines keys;
+  for (const ConfigError& warning : job.warnings) {
+    keys.push_back(warning.key);
+    CHECK_THAT(warning.text, Catch::Contains("it does nothing"));
+  }
+  CHECK(keys == Lines{"model.classes", "model.dropout", "train.optimizer.wd"});
+}
+
 TEST_CASE("what travels keeps its dtype unless the job says otherwise", "[job_file]") {
   using schemas::WireType;
   CHECK(parse("").spec.numerics.gradient_wire == WireType::same);

@@ -479,7 +479,7 @@ TEST_CASE("progress is one line with what is known", "[progress]") {
         "step 1200/9000 13% | loss 0.412 | 3,210 samples/s | eta 0:41");
   CHECK(format_progress({0, 0, {}, {}, 0, {}}) == "step 0");
   CHECK(format_progress({8999, 9000, {}, 0.91234, 0, {}}) ==
-        "step 8999/9000 99% | accuracy 0.9123");
+        "step 8999/9000 99% | test accuracy 0.9123");
 }
 
 TEST_CASE("a terminal's line moves at most ten times a second and is cut to its width",

@@ -128,6 +128,21 @@ TEST_CASE("a file is read whole, a pipe up to the limit, a folder not at all", "
   CHECK(check_secret("/").text() == "/: is a folder, not a file");
 }
 
+TEST_CASE("what others may exchange is not one's own", "[file]") {
+  const TestFolder folder("file-owner");
+  const auto path = folder.path() / "book";
+  REQUIRE(write_file_atomically(path, {}).ok());
+  CHECK(check_owner(path).ok());
+  CHECK(check_owner("/").ok());     // root's
+  CHECK(check_owner("/tmp").ok());  // there nobody exchanges what is another one's
+  CHECK(check_owner(folder.path() / "none").code() == Errc::not_found);
+  REQUIRE(::chmod(path.c_str(), 0666) == 0);
+  CHECK_THAT(check_owner(path).text(), Catch::Contains("anybody may write there (mode 666)"));
+  if (::geteuid() != 0) return;  // only root gives files away
+  REQUIRE((::chmod(path.c_str(), 0600) == 0 && ::chown(path.c_str(), 12345, 12345) == 0));
+  CHECK_THAT(check_owner(path).text(), Catch::Contains("belongs to user 12345"));
+}
+
 TEST_CASE("a pipe that nobody writes is no file, and nobody waits for it", "[file]") {
   const TestFolder folder("file-pipe");
   const auto path = folder.path() / "t.idx";

@@ -70,6 +70,16 @@ TEST_CASE("tokens are told when they change, end or cannot be read") {
   touch(tokens / "tokens.json");
   told = all_of<control::TokensRead>(files.look(kNow));
   CHECK_THAT(told.at(0).tokens.at(0).refused.text(), Contains("it was withdrawn on"));
+  // Nor does a book that is moved away.
+  fs::rename(tokens, folder.path() / "elsewhere");
+  told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].needed);
+  CHECK(told[0].unread);
+  fs::rename(folder.path() / "elsewhere", tokens);
+  told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK_FALSE(told[0].unread);
   // What cannot be read opens no door.
   REQUIRE(base::write_file_atomically(tokens / "tokens.json", {}, base::FileMode::secret).ok());
   touch(tokens / "tokens.json");

@@ -187,6 +187,11 @@ TEST_CASE("a peer speaks in its own name, and of what processes of a job say to 
     envelope.message = schemas::CheckpointReport{};
     CHECK(check_peer_envelope(kPeer, envelope).ok());
   }
+  SECTION("weights for a worker, which has them from its own process") {
+    envelope.message = schemas::WeightReply{};
+    envelope.to = {Role::worker, 0};
+    fault("[peer] device server 0 sends a WeightReply to worker 0");
+  }
   SECTION("another device server's push") {
     envelope.from.index = 1;
     fault("[peer] device server 0 sends a GradientPush in the name of device server 1");

@@ -42,6 +42,11 @@ TEST_CASE("GPUs that no machine can have are refused by agent and value", "[gpu_
   CHECK(fault_of(std::vector<schemas::GpuOffer>(64, gpu(1))).empty());
   CHECK(fault_of(std::vector<schemas::GpuOffer>(65, gpu(1))) ==
         "agent 'a' offers 65 GPU slots; the limit is 64");
+  std::vector<schemas::GpuOffer> models;
+  for (std::uint32_t i = 0; i < 8; ++i) models.push_back({i, "H10" + std::to_string(i), "", kGiB});
+  CHECK(fault_of(models).empty());
+  models.push_back({8, "H108", "", kGiB});
+  CHECK(fault_of(models) == "agent 'a' offers GPUs of 9 models; the limit is 8");
   CHECK(fault_of({gpu(0), gpu(~std::uint32_t{0})}) ==
         "agent 'a' offers GPU 4294967295: indices are from 0 to 63");
   CHECK(fault_of({gpu(2, 0)}) == "agent 'a' offers GPU 2: it has no memory");

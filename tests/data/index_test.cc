@@ -155,6 +155,47 @@ TEST_CASE("an index that cannot belong to its file is refused") {
   }
 }
 
+TEST_CASE("an index is made from heads alone, whatever lengths they announce") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  const auto offsets = test::write_images(path, 4, {1, 4, 4});
+  RecordReaderOptions options;
+  options.heads_only = true;
+  RecordReader reader(test::open_records(path), options);
+  for (const std::uint64_t offset : offsets) {
+    const auto record = reader.next();
+    REQUIRE((record.ok() && record->has_value()));
+    CHECK((*record)->offset == offset);
+    CHECK((*record)->payload.empty());
+  }
+  CHECK(!reader.next()->has_value());
+  // A split record of a gigabyte, of which a file system keeps the two heads.
+  const auto sparse = folder / "sparse.rec";
+  const auto head = [](std::uint32_t kind, std::uint32_t length) {
+    const std::uint32_t words[] = {kRecordMagic, (kind << 29) | length};
+    return std::string(reinterpret_cast<const char*>(words), sizeof(words));
+  };
+  constexpr std::uint32_t kPart = 200'000'000;
+  std::ofstream file(sparse, std::ios::binary);
+  file << head(1, kPart);
+  file.seekp(8 + kPart);
+  file << head(3, kPart);
+  file.seekp(2 * (8 + kPart) - 1);
+  file << '\0';
+  file.close();
+  RecordReader large(test::open_records(sparse), options);
+  const auto record = large.next();
+  INFO(record.status().text());
+  REQUIRE((record.ok() && record->has_value()));
+  CHECK((*record)->split);
+  CHECK((*record)->next_offset == 2 * (8 + kPart));
+  // As an image it has no room, and that is found without reading it.
+  const auto dataset = Dataset::open(sparse);
+  REQUIRE(dataset.ok());
+  CHECK_THAT((*dataset)->first_image_shape().status().text(),
+             Catch::Contains("limit of 268435456"));
+}
+
 TEST_CASE("without an index damage fails the opening, or is passed over when asked") {
   const TemporaryFolder folder;
   const auto path = folder / "x.rec";

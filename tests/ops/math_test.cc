@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known values and helpful errors of math, reduce and random operators.
+#include <algorithm>
 #include <cmath>
 
+#include "ops/random/uniform.h"
 #include "tests/ops/tensors.h"
 #include "tests/support/catch.h"
 
@@ -83,6 +85,11 @@ TEST_CASE("max hands NaN on and shares its gradient among ties", "[reduce]") {
   const Tensor top = evaluate(table, "max", {row})[0];
   CHECK(values_of(evaluate(table, "max_backward", {tensor_of({}, {6}), row, top})[0]) ==
         Numbers{0, 3, 3});
+  // It goes where the maximum came from, also where that is no number.
+  const Tensor holed = tensor_of({4}, {1, NAN, 4, NAN});
+  CHECK(values_of(evaluate(table, "max_backward",
+                           {tensor_of({}, {6}), holed, evaluate(table, "max", {holed})[0]})[0]) ==
+        Numbers{0, 3, 0, 3});
 }
 
 TEST_CASE("casts to whole numbers stop at the type's ends", "[math]") {
@@ -120,6 +127,31 @@ TEST_CASE("random values follow their counters and distribution", "[random]") {
   }
   CHECK(mean == Approx(1).margin(0.05));
   CHECK(square - mean * mean == Approx(4).margin(0.15));
+}
+
+TEST_CASE("uniform values stay below the interval's end in every type", "[random]") {
+  const OpTable table = OpTable::build();
+  struct Interval {
+    const char *low, *high;
+  };
+  for (const Interval& of : {Interval{"0", "1"}, {"-1", "0"}, {"-3", "-2"}, {"0.1", "0.3"}}) {
+    for (const char* dtype : {"f64", "f32", "f16", "bf16"}) {
+      INFO(dtype << " in [" << of.low << ", " << of.high << ")");
+      const Tensor drawn =
+          evaluate(table, "uniform", {},
+                   {{"shape", "40000"}, {"dtype", dtype}, {"low", of.low}, {"high", of.high}})[0];
+      double largest = -10;
+      for (std::int64_t i = 0; i < drawn.elements(); ++i) largest = std::max(largest, drawn.at(i));
+      CHECK(largest < std::stod(of.high));
+      CHECK(largest > std::stod(of.high) - 0.02);  // bf16 has 64 values from 2 to 3
+    }
+  }
+  CHECK(uniform_last<base::BF16>(0.0F, 1.0F) == 0.99609375F);
+  CHECK(uniform_last<base::F16>(0.0F, 1.0F) == 0.99951171875F);
+  CHECK(uniform_last<base::F16>(0.0F, 1e6F) == 65504.0F);
+  CHECK(uniform_last<base::BF16>(1.0F, 1.0001F) == 1.0F);
+  CHECK(uniform_last<base::BF16>(-1.0F, 0.0F) < 0.0F);
+  CHECK(uniform_last<float>(2.0F, 2.0F) == 2.0F);
 }
 
 TEST_CASE("errors of inference name operator and shapes", "[math]") {

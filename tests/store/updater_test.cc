@@ -39,6 +39,12 @@ TEST_CASE("what cannot update a slice is refused with the node's name", "[update
   const Symbol scaled = composer.call("multiply", "scaled", {gradient, counted});
   CHECK_THAT(refused(composer.call("subtract", "next", {weight, scaled})),
              Catch::Contains("'step' is i32, not f32 or f64"));
+  const Symbol slope = composer.variable("slope");
+  const Symbol slopes = composer.call("leaky_relu", "bent", symbol::Inputs{{gradient, slope}, {}},
+                                      {{"act_type", "prelu"}});
+  const std::vector<Symbol> bent = {composer.call("subtract", "next", {weight, slopes}),
+                                    composer.call("negate", "state", {slope})};
+  CHECK_THAT(refused(Symbol::group(bent)), Catch::Contains("bent") && Catch::Contains("axes"));
   schemas::OptimizerSpec unknown;
   unknown.name = "adam";
   CHECK_THAT(Updater::create(table, unknown, base::DType::f32).status().text(),

@@ -253,5 +253,33 @@ TEST_CASE("head gradients that lead to nothing wanted are taken") {
   CHECK(bound.executor->backward(std::vector<NDArray>{array(bound.test, {2}, {1, 1})}).ok());
 }
 
+TEST_CASE("an identity of what is overwritten is taken before") {
+  TestRuntime test;
+  Composer c(table());
+  const Symbol w = c.variable("w"), g = c.variable("g"), f = c.variable("f");
+  const Symbol before = c.call("reduce_to_like", "before", {w, g});
+  const Symbol update = c.call("add_scaled", "update", {w, g, f});
+  const std::vector<Symbol> heads = {c.call("add", "sum", {before, update}), update};
+  const Symbol net = c.finish(Symbol::group(heads)).value();
+  Bindings bindings;
+  for (const auto& [name, value] : {std::pair("w", 2.0F), {"g", 1.0F}, {"f", 10.0F}}) {
+    const bool number = std::string_view(name) == "f";
+    bindings.arguments[name] =
+        NDArray::from<float>(test.runtime, number ? Shape{} : Shape{1}, std::vector{value}).value();
+  }
+  bindings.outputs = {NDArray::zeros(test.runtime, {1}).value(), bindings.arguments.at("w")};
+  ExecutorOptions options;
+  options.predict = false;
+  for (const bool fused : {false, true}) {
+    options.fused = fused;
+    const float first = 2;
+    REQUIRE(bindings.arguments.at("w").write(std::as_bytes(std::span(&first, 1))).ok());
+    const auto executor = Executor::bind(test.runtime, net, bindings, options).value();
+    REQUIRE(executor->forward(true).ok());
+    CHECK(bindings.outputs[0].scalar<float>().value() == 14.0F);
+    CHECK(bindings.arguments.at("w").scalar<float>().value() == 12.0F);
+  }
+}
+
 }  // namespace
 }  // namespace troupe::symbol

@@ -499,6 +499,18 @@ TEST_CASE("bind and run report what is wrong") {
   bad = good;
   bad.outputs = {good.arguments.at("data"), good.arguments.at("data")};
   CHECK(mentions(bind(bad), {"1 outputs"}));
+  ExecutorOptions elsewhere;
+  elsewhere.device = {base::DeviceKind::cuda, 1};
+  CHECK(mentions(bind(good, elsewhere), {"'conv1_bias' is on cpu", "not on cuda:1"}));
+  const NDArray failed = NDArray::failed(base::error(base::Errc::data_loss, "lost"));
+  ExecutorOptions unscaled, unstepped;
+  unscaled.loss_scale = failed;
+  CHECK(mentions(bind(good, unscaled), {"loss_scale", "lost"}));
+  unstepped.step = failed;
+  CHECK(mentions(bind(good, unstepped), {"lost"}));
+  bad = good;
+  bad.outputs = {failed};
+  CHECK(mentions(bind(bad), {"lost"}));
 
   const auto executor = Executor::bind(test.runtime, net, good).value();
   CHECK(mentions(executor->backward(), {"forward"}));

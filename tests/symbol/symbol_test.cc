@@ -184,6 +184,18 @@ TEST_CASE("a file may make so many values and no more") {
     CHECK(status.code() == Errc::resource_exhausted);
     CHECK(mentions(status, {fmt::format("more than {} values", kJsonValuesMax).c_str()}));
   }
+  // So are outputs, whose names are as long as their nodes'.
+  std::string heads = "[0, 0]";
+  for (std::size_t i = 0; i < kJsonValuesMax; ++i) heads += ", [0, 0]";
+  constexpr const char* kVariable = R"({{"nodes": [{{"op": "null", "name": "{}", "inputs": []}}],
+                                        "heads": [{}]}})";
+  const auto one = [&](const std::string& name, const std::string& of_heads) {
+    return Symbol::from_json(table(), fmt::format(fmt::runtime(kVariable), name, of_heads))
+        .status();
+  };
+  CHECK(mentions(one("x", heads), {"values"}));
+  CHECK(one(std::string(4'096, 'x'), "[0, 0]").ok());
+  CHECK(mentions(one(std::string(4'097, 'x'), "[0, 0]"), {"4097 bytes", "limit is 4096"}));
   // Inputs that the file leaves out are values, too.
   const std::string sum = R"("op": "add_n", "attrs": {"num_args": "256"})";
   CHECK(read(kJsonValuesMax / 256 - 1, sum).ok());
