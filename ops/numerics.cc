@@ -87,7 +87,8 @@ std::string gpus_of(std::span<const base::Device> devices) {
   // As chains are fused (worth_fusing): on a device there must be code for it, too.
   const bool compiles =
       jit::check_compiler().ok() && std::ranges::all_of(devices, [](base::Device device) {
-        return !gpu::check_device(device).ok() || jit::check_compiler(device).ok();
+        const bool usable = device.kind == base::DeviceKind::cuda && gpu::check_device(device).ok();
+        return !usable || jit::check_compiler(device).ok();
       });
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     if (library.name == "NCCL") continue;  // computes nothing here
