@@ -129,7 +129,7 @@ void AccessFiles::read_tokens(std::int64_t now, std::vector<control::Coordinator
       read = base::error(Errc::not_found, "{}: is gone; only a new start does without tokens",
                          book.string());
     }
-    had_book_ = had_book_ || (read.ok() && !seen.gone());
+    had_book_ = had_book_ || seen.fault == 0;  // also one that could not be read
     // What could not be read is tried again with each look: it may be for want of descriptors.
     tokens_seen_ = read.ok() ? std::optional(seen) : std::nullopt;
     if (!read.ok() && read.status() != tokens_fault_) {

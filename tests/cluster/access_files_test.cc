@@ -90,6 +90,21 @@ TEST_CASE("tokens are told when they change, end or cannot be read") {
   CHECK(told[0].tokens.empty());
 }
 
+TEST_CASE("a book that never could be read opens no door when it goes") {
+  const TestFolder folder("access-files-gone");
+  const fs::path tokens = folder.path() / AccessFiles::kTokens;
+  fs::create_directory(tokens);
+  REQUIRE(base::write_file_atomically(tokens / "tokens.json", {}, base::FileMode::secret).ok());
+  AccessFiles files(folder.path(), nullptr);
+  auto told = all_of<control::TokensRead>(files.look(kNow));
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].unread);
+  fs::remove(tokens / "tokens.json");
+  for (const auto& each : all_of<control::TokensRead>(files.look(kNow + 1))) {
+    CHECK((each.needed && each.unread));
+  }
+}
+
 TEST_CASE("a book that cannot be looked at opens no door, from the start on") {
   const TestFolder folder("access-files-no-look");
   const fs::path tokens = folder.path() / AccessFiles::kTokens;
