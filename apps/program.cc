@@ -76,7 +76,8 @@ std::string did_you_mean_in_family(const CLI::App& app, const std::string& word)
   return found.empty() ? "" : "; did you mean " + found + "?";
 }
 
-/// "; there is 'troupe job stop'": what other programs call a thing; empty where it is none.
+/// "; 'troupe job stop' ends a job": what a word of other programs is called here; empty: no such
+/// word.
 std::string known_elsewhere(const std::string& word) {
   constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"cancel", "'troupe job stop' ends a job"},

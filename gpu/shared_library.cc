@@ -26,23 +26,25 @@ std::vector<std::string> toolkit_folders() {
   return folders;
 }
 
-/// The folders are the build machine's: on another one somebody else may have made them.
-bool ours(const std::string& path) {
-  return base::check_owner(path).ok();
-}
-
 }  // namespace
 
 base::Result<SharedLibrary> SharedLibrary::open(const std::vector<std::string>& files) {
   std::vector<std::string> paths;
+  std::string refused;
   for (const std::string& file : files) {
     paths.push_back(file);
     for (const std::string& folder : toolkit_folders()) {
+      // The folders are the build machine's: on another one somebody else may have made them.
       const std::string path = folder + "/" + file;
-      if (ours(folder) && ours(path)) paths.push_back(path);
+      base::Status own = base::check_owner(folder);
+      if (own.ok()) own = base::check_owner(path);
+      if (own.ok()) paths.push_back(path);
+      if (own.code() == Errc::permission_denied && refused.empty()) refused = "; " + own.text();
     }
   }
-  return open_of_system(paths);
+  base::Result<SharedLibrary> opened = open_of_system(paths);
+  if (opened.ok() || refused.empty()) return opened;
+  return base::error(opened.status().code(), "{}{}", opened.status().text(), refused);
 }
 
 base::Result<SharedLibrary> SharedLibrary::open_of_system(const std::vector<std::string>& files) {
