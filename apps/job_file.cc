@@ -491,7 +491,14 @@ JobFile parse_job(const std::string& name, const std::string& text,
   const std::vector<ConfigError> errors = file.errors();
   job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
   // Beside errors they would be of values that are not those that were meant.
-  if (job.errors.empty()) job.warnings = file.warnings();
+  if (job.errors.empty()) {
+    job.warnings = file.warnings();
+    if (job.spec.checkpoint.dir.empty()) {
+      job.warnings.push_back({name, 0, 0, "checkpoint.dir",
+                              "is not set: the weights are gone when the job ends, and it cannot "
+                              "be resumed"});
+    }
+  }
   job.keys = file.known_keys();
   return job;
 }

@@ -19,7 +19,8 @@ namespace troupe::apps {
 struct JobFile {
   schemas::JobSpec spec;
   std::vector<ConfigError> errors;
-  std::vector<ConfigError> warnings;  ///< of values that do not do what they say; none with errors
+  std::vector<ConfigError> warnings;  ///< of values that do not do what they say, and of weights
+                                      ///< that nobody keeps; none with errors
   std::set<std::string> keys;         ///< "train.optimizer.lr" and every other that a job may have
 };
 

@@ -115,7 +115,8 @@ ExitCode wait(cluster::JobClient& client, const JobVerb& options, schemas::JobIn
 /// A mistyped path is seen before anything waits; but other machines may have what this one lacks.
 void warn_of_missing_data(const schemas::JobSpec& spec, Context& context) {
   for (const auto& [key, path] :
-       {std::pair("data.train", spec.data.train), std::pair("data.test", spec.data.test)}) {
+       {std::pair("data.train", spec.data.train), std::pair("data.test", spec.data.test),
+        std::pair("train.weights", spec.train.weights)}) {
     std::error_code unknown;
     if (path.empty() || std::filesystem::exists(path, unknown) || unknown) continue;
     context.console.note(

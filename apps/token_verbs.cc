@@ -127,7 +127,8 @@ ExitCode make(const Options& options, Context& context) {
 ExitCode list(const Options& options, Context& context) {
   const base::Status folder = check_folder(options);
   if (!folder.ok()) return context.fail(folder);
-  const auto tokens = trust::TokenBook::read(options.folder());
+  auto tokens = trust::TokenBook::read(options.folder());
+  if (tokens.status().code() == base::Errc::not_found) tokens = std::vector<trust::Token>();
   if (!tokens.ok()) return context.fail(tokens.status());
   const std::int64_t now = base::unix_seconds();
   std::string text =

@@ -124,12 +124,16 @@ void AccessFiles::read_tokens(std::int64_t now, std::vector<control::Coordinator
   judged_ = now;
   if (seen != tokens_seen_) {
     auto read = trust::TokenBook::read(folder_ / kTokens);
-    // Removing tokens leaves a book without any. One that is gone was moved away, or its disk was.
-    if (seen.gone() && had_book_) {
-      read = base::error(Errc::not_found, "{}: is gone; only a new start does without tokens",
-                         book.string());
+    had_book_ = had_book_ || seen.fault == 0 || read.ok();  // also one that could not be read
+    if (read.status().code() == Errc::not_found) {
+      // Removing tokens leaves a book without any. One that is gone was moved away, or its disk.
+      if (had_book_) {
+        read = base::error(Errc::not_found, "{}: is gone; only a new start does without tokens",
+                           book.string());
+      } else {
+        read = std::vector<trust::Token>();
+      }
     }
-    had_book_ = had_book_ || seen.fault == 0;  // also one that could not be read
     // What could not be read is tried again with each look: it may be for want of descriptors.
     tokens_seen_ = read.ok() ? std::optional(seen) : std::nullopt;
     if (!read.ok() && read.status() != tokens_fault_) {

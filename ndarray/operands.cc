@@ -22,10 +22,6 @@ bool may_alias(const ops::OpCall& call, const Operands& operands, std::size_t in
          call.inputs[place].shape == call.outputs[output].shape;
 }
 
-bool begins_wide(const NDArray& array) {
-  return array.offset() % std::size_t{ops::kWideLoadBytes} == 0;
-}
-
 bool adds_to(const ops::OpCall& call, std::size_t output) {
   return !call.modes.empty() && call.modes[output] == ops::WriteMode::add;
 }
@@ -42,6 +38,10 @@ bool may_write(const ops::OpCall& call, const Operands& operands, std::size_t ou
 }
 
 }  // namespace
+
+bool begins_wide(const NDArray& array) {
+  return array.offset() % std::size_t{ops::kWideLoadBytes} == 0;
+}
 
 base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime,
                                                                 const ops::OpCall& call,

@@ -23,11 +23,15 @@ struct Operands {
   std::size_t place(std::size_t i) const { return number && i >= *number ? i + 1 : i; }
 };
 
+/// Whether kernels that load wide (Kernel::loads_wide()) take it: it begins at a multiple of
+/// ops::kWideLoadBytes, as allocations do, and slices may not.
+bool begins_wide(const NDArray& array);
+
 /// Gives memory of their own to
 /// - outputs that overlap an input in a way the operator does not allow. Kernels add to an output
 ///   before they have read all of an input, so in add mode no overlap is allowed;
-/// - with `loads_wide` (Kernel::loads_wide()), slices that begin elsewhere than at a multiple of
-///   kWideLoadBytes: another kernel would take them, but bits must not depend on addresses.
+/// - with `loads_wide` (Kernel::loads_wide()), slices that do not begin wide: another kernel would
+///   take them, but bits must not depend on addresses.
 /// What such memory must hold is copied to it here; the pairs (own, wanted) are to be copied behind
 /// the call. Errors are those of NDArray::empty().
 base::Result<std::vector<std::pair<NDArray, NDArray>>> separate(Runtime& runtime,

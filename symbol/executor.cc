@@ -9,8 +9,10 @@
 #include <set>
 #include <utility>
 
+#include "ndarray/operands.h"
 #include "ndarray/run_kernel.h"
 #include "ops/pointwise_chain.h"
+#include "ops/support/wide_loads.h"
 #include "symbol/arena.h"
 #include "symbol/fuse.h"
 #include "symbol/fuse_pointwise.h"
@@ -169,6 +171,32 @@ std::vector<NDArray> externals_of(const PreparedGraph& prepared, const BoundGrap
   return externals;
 }
 
+/// Kernels that load wide take a value where it lies, at each step: a copy would be one per step.
+base::Status check_wide_loads(const PreparedGraph& prepared,
+                              const std::vector<NDArray>& externals) {
+  const Graph& graph = prepared.graph;
+  const auto check = [&](std::size_t node, Value value) -> base::Status {
+    const NDArray& array = externals[prepared.numbers[value]];
+    if (!array || ndarray::begins_wide(array)) return {};
+    return base::error(
+        Errc::invalid_argument,
+        "bind: the array of {} begins at byte {} of its memory, and {} takes it by {} only where "
+        "it begins at a multiple of {}: bind a copy of the slice",
+        graph.value_name(value), array.offset(), node_label(graph.nodes[node]),
+        prepared.kernels[node]->name(), ops::kWideLoadBytes);
+  };
+  for (std::size_t node = 0; node < graph.nodes.size(); ++node) {
+    if (graph.nodes[node].is_variable() || !prepared.kernels[node]->loads_wide()) continue;
+    for (std::size_t k = 0; k < graph.nodes[node].inputs.size(); ++k) {
+      if (graph.nodes[node].reads(k)) TROUPE_TRY(check(node, graph.nodes[node].inputs[k]));
+    }
+    for (int output = 0; output < graph.nodes[node].outputs; ++output) {
+      TROUPE_TRY(check(node, {static_cast<std::int64_t>(node), output}));
+    }
+  }
+  return {};
+}
+
 /// Complete shapes and dtypes of the graph's values.
 base::Status infer_values(const BoundGraph& bound, ValueShapes& shapes, ValueDTypes& dtypes) {
   TROUPE_TRY_ASSIGN(shapes, infer_shapes(bound.graph, shapes_of(bound.graph, bound.variables)));
@@ -220,6 +248,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
   }
   TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound));
   request.externals = externals_of(request.prepared, bound);
+  TROUPE_TRY(check_wide_loads(request.prepared, request.externals));
   request.prologue = prologue_nodes(request.prepared.graph, bound.weights);
   request.step = options.step;
   request.device = options.device;

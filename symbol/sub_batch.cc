@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ops/roofline.h"
+#include "ops/support/wide_loads.h"
 #include "symbol/passes.h"
 #include "symbol/plan_memory.h"
 #include "symbol/prologue.h"
@@ -98,6 +99,7 @@ class SubBatcher {
   std::vector<double> weight_seconds() const;
   ops::OpCall call_of(std::size_t index, std::int64_t samples) const;
   std::vector<bool> sliced(const Choice& choice) const;
+  bool begins_wide(std::size_t index, const std::vector<bool>& sliced) const;
   base::Result<bool> apply(const Choice& choice);
 
   PreparedGraph original_;
@@ -307,9 +309,25 @@ std::vector<bool> SubBatcher::sliced(const Choice& choice) const {
   return result;
 }
 
+/// Whether each sample of each whole value that the node reads or writes begins where wide loads
+/// may.
+bool SubBatcher::begins_wide(std::size_t index, const std::vector<bool>& sliced) const {
+  const auto odd = [&](std::size_t v) {
+    if (!sliced[v]) return false;
+    const std::int64_t bytes = prepared_.layouts[v].buffer_bytes(
+        prepared_.shapes[v], base::dtype_size(prepared_.dtypes[v]));
+    return bytes / batch_ % ops::kWideLoadBytes != 0;
+  };
+  for (std::size_t v = prepared_.numbers.begin(index); v < prepared_.numbers.end(index); ++v) {
+    if (odd(v)) return false;
+  }
+  return std::ranges::none_of(node(index).inputs, [&](Value input) { return odd(number(input)); });
+}
+
 /// Makes the kernels. False where one declined, or would lie in memory in another way.
 base::Result<bool> SubBatcher::apply(const Choice& choice) {
   std::vector<Part> made;
+  const std::vector<bool> whole_values = sliced(choice);
   for (std::size_t i = first_; i < choice.end; ++i) {
     const NodePlan& plan = prepared_.plans[i];
     Part part{call_of(i, choice.samples), {}, {}, nullptr};
@@ -331,7 +349,8 @@ base::Result<bool> SubBatcher::apply(const Choice& choice) {
       if (layouts.empty()) layouts.resize(of.size());
       return layouts == of;
     };
-    fits = fits && alike((*kernel)->input_layouts(), part.inputs) &&
+    fits = fits && (!(*kernel)->loads_wide() || begins_wide(i, whole_values)) &&
+           alike((*kernel)->input_layouts(), part.inputs) &&
            alike((*kernel)->output_layouts(), part.outputs);
     if (!fits) {
       if (!kernel.ok() && kernel.status().code() != base::Errc::unimplemented) {
@@ -345,7 +364,7 @@ base::Result<bool> SubBatcher::apply(const Choice& choice) {
   }
   SubBatch& sub = prepared_.sub_batch;
   sub = {batch_, choice.samples, std::vector<bool>(prepared_.graph.nodes.size(), false),
-         sliced(choice)};
+         whole_values};
   for (std::size_t i = first_; i < choice.end; ++i) {
     Part& part = made[i - first_];
     sub.nodes[i] = true;

@@ -272,10 +272,13 @@ base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
   if (values.checkpoint_ == nullptr && !job.spec.train.weights.empty()) {
     TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
     std::vector<std::string> missing;
-    std::size_t found = 0;
+    std::size_t found = 0, scales = 0;
     for (const schemas::KeyInfo& key : job.keys.keys) {
-      if (key.kind == schemas::KeyKind::loss_scale) continue;  // no weight
       const ndarray::RawTensor* given = file.find(key.name);
+      if (key.kind == schemas::KeyKind::loss_scale) {  // no weight
+        scales += given != nullptr ? 1 : 0;
+        continue;
+      }
       if (given == nullptr) missing.push_back(key.name);
       found += given != nullptr ? 1 : 0;
       if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
@@ -298,9 +301,9 @@ base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
           base::format_counted(found + missing.size(), "tensor"),
           base::shortened(fmt::format("{}", fmt::join(missing, ", ")), base::kQuotedBytesMax));
     }
-    if (found < file.tensors.size()) {
+    if (found + scales < file.tensors.size()) {
       base::log_warn("{}: {} of its tensors are not the network's", job.spec.train.weights,
-                     file.tensors.size() - found);
+                     file.tensors.size() - found - scales);
     }
     values.weights_ = std::make_shared<const ndarray::Safetensors>(std::move(file));
   }

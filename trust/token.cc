@@ -135,18 +135,22 @@ Result<TokenBook> TokenBook::open(const fs::path& folder) {
   TokenBook opened;
   TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder, {}, base::FileMode::secret));
   opened.file_ = folder / kFile;
-  TROUPE_TRY_ASSIGN(opened.tokens_, read(folder));
+  auto tokens = read(folder);
+  if (tokens.ok()) {
+    opened.tokens_ = std::move(tokens).value();
+  } else if (tokens.status().code() != Errc::not_found) {
+    return tokens.status();
+  }
   return opened;
 }
 
 Result<std::vector<Token>> TokenBook::read(const fs::path& folder) {
   const fs::path file = folder / kFile;
-  const auto text = base::read_text_file(file, kBookBytesMax);
-  if (text.status().code() == Errc::not_found) return std::vector<Token>();
-  TROUPE_TRY(text.status());
+  TROUPE_TRY_ASSIGN(const std::string text, base::read_text_file(file, kBookBytesMax));
   TROUPE_TRY(base::check_secret(file));
-  TROUPE_TRY(base::check_owner(file));
-  return parse_book(*text, file);
+  // Root finds the books of those whose coordinators it serves: who owns the folder rules there.
+  TROUPE_TRY(base::check_owner(file, base::OwnerRule::as_folder));
+  return parse_book(text, file);
 }
 
 Result<std::string> TokenBook::make(const std::string& name, std::vector<Right> rights,

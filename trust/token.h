@@ -57,7 +57,9 @@ class TokenBook {
   /// Opens the folder's, empty where there is none yet, and keeps others from changing it
   /// meanwhile. already_exists: somebody is at it; data_loss, permission_denied.
   static base::Result<TokenBook> open(const std::filesystem::path& folder);
-  /// The tokens alone, while others may change them; empty where there is no file.
+  /// The tokens alone, while others may change them. not_found: there is no book; permission_denied
+  /// where others than its owner may use it, or its owner is neither this process's user, root nor
+  /// the folder's owner; data_loss.
   static base::Result<std::vector<Token>> read(const std::filesystem::path& folder);
 
   /// In the order of making.

@@ -77,8 +77,8 @@ class CudaEvent final : public base::Event {
     // Any thread asks: one without a device would take memory of the first.
     const DeviceScope scope(pool_->device());
     const cudaError_t now = cudaEventQuery(event_);
-    if (now == cudaErrorNotReady) return false;
     if (now != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
+    if (now == cudaErrorNotReady) return false;
     passed_.store(true, std::memory_order_release);  // an error is told by wait_on_host()
     return true;
   }

@@ -100,7 +100,8 @@ TEST_CASE("f32 on GPUs is computed without TF32 unless the job says otherwise", 
 }
 
 TEST_CASE("what does nothing for workers on CPUs, or slows them down, is a warning", "[job_file]") {
-  const auto warnings = [](std::string_view more, const Lines& overrides = {}) {
+  const auto warnings = [](std::string_view more, Lines overrides = {}) {
+    overrides.emplace_back("checkpoint.dir=ckpt");
     const JobFile job = parse(more, overrides);
     CHECK(lines_of(job.errors) == Lines{});
     Lines lines;
@@ -132,11 +133,24 @@ TEST_CASE("what does nothing for workers on CPUs, or slows them down, is a warni
   CHECK(warnings("[numerics]\ndtype = \"f64\"\ngradient_wire = \"bf16\"\n") == Lines{});
 }
 
+TEST_CASE("a job whose weights nobody keeps is warned", "[job_file]") {
+  const JobFile job = parse("");
+  CHECK(lines_of(job.errors) == Lines{});
+  REQUIRE(job.warnings.size() == 1);
+  CHECK(
+      job.warnings[0].to_string("warning") ==
+      "job.toml: warning: checkpoint.dir: is not set: the weights are gone when the job ends, and "
+      "it cannot be resumed");
+  CHECK(parse("[checkpoint]\ndir = \"ckpt\"\n").warnings.empty());
+  CHECK(parse("", {"data.batch=0"}).warnings.empty());
+}
+
 TEST_CASE("numbers of sgd and of built-in networks beside a symbol are warnings", "[job_file]") {
   const JobFile job = parse_job("job.toml",
                                 "name = \"a\"\ndata.train = \"t.rec\"\n"
                                 "model = { symbol = \"n.json\", classes = 7, dropout = 0.5 }\n"
-                                "train.optimizer = { symbol = \"u.json\", lr = 0.1, wd = 0.1 }\n",
+                                "train.optimizer = { symbol = \"u.json\", lr = 0.1, wd = 0.1 }\n"
+                                "checkpoint.dir = \"ckpt\"\n",
                                 {});
   CHECK(lines_of(job.errors) == Lines{});
   Lines keys;

@@ -47,6 +47,21 @@ inline std::vector<double> values(const ndarray::NDArray& a) {
   return a.to_vector<double>().value();
 }
 
+/// exp(exp(exp(data))) whose first kernel is said to load wide. `wide` is its operator, which lasts
+/// as long as the symbol.
+inline Symbol wide_exponentials(ops::OpDef& wide) {
+  Composer c(table());
+  Symbol net = c.variable("data");
+  for (const char* name : {"first", "second", "third"}) net = c.call("exp", name, {net});
+  Graph graph = c.finish(net).value().graph();
+  wide = table().at("exp");
+  for (ops::KernelDef& kernel : wide.kernels) kernel.loads_wide = true;
+  for (GraphNode& node : graph.nodes) {
+    if (node.name == "first") node.op = &wide;
+  }
+  return Symbol::from_graph(graph);
+}
+
 /// Uniform values in [low, high) that depend on `name` and place only.
 inline void fill(const ndarray::NDArray& array, const std::string& name, double low, double high) {
   const base::RandomKey key = base::random_key(1, name);

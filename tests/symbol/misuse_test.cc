@@ -113,6 +113,25 @@ TEST_CASE("an arena grows without holding two blocks, and keeps what it had when
   CHECK(storage.statistics({}).peak_bytes == 64 * kMiB);
 }
 
+TEST_CASE("slices at odd addresses are bound where kernels take them, and refused elsewhere") {
+  TestRuntime test;
+  ops::OpDef wide;
+  const Symbol net = wide_exponentials(wide);
+  const NDArray all = array(test, {12}, std::vector<double>(12, 0.0));
+  const auto bind = [&](const Symbol& symbol, std::int64_t begin) {
+    Bindings bindings;
+    bindings.arguments["data"] = all.slice(begin, begin + 4);
+    return Executor::bind(test.runtime, symbol, std::move(bindings),
+                          {.fused = false, .train = false})
+        .status();
+  };
+  CHECK(bind(net, 4).ok());
+  CHECK(mentions(bind(net, 3), {"the array of data begins at byte 24", "[exp first]",
+                                "multiple of 16", "bind a copy"}));
+  Composer c(table());
+  CHECK(bind(c.finish(c.call("exp", "e", {c.variable("data")})).value(), 3).ok());
+}
+
 TEST_CASE("a symbol may outlive the table that made it") {
   Symbol net;
   {

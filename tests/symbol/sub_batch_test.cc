@@ -105,6 +105,14 @@ TEST_CASE("built-in networks predict the same in parts") {
   }
 }
 
+TEST_CASE("parts begin where their kernels can load") {
+  ops::OpDef wide;
+  const Symbol net = wide_exponentials(wide);
+  CHECK(predict(net, {6, 400}, {.fused = false}, 2).report.sub_batch == 2);
+  CHECK(predict(net, {6, 401}, {.fused = false}, 2).report.sub_batch ==
+        0);  // samples of 1,604 bytes
+}
+
 TEST_CASE("parts run on a device with streams, in order") {
   tests::DelayedStream stream({base::DeviceKind::delayed, 0});
   const engine::EngineOptions engine_options{.streams = {&stream}};

@@ -77,6 +77,7 @@ TEST_CASE("bad books and tokens are named") {
     CHECK(book.make("a", {}, kDay).status().code() == base::Errc::invalid_argument);
     CHECK_FALSE(fs::exists(file));
   }
+  CHECK(TokenBook::read(folder.path()).status().code() == base::Errc::not_found);
   write("{\"format\": 2}");
   CHECK(TokenBook::read(folder.path()).status().code() == base::Errc::version_mismatch);
   write("{\"format\": 1, \"tokens\": [{\"sha256\": \"xyz\"}]}");
