@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -26,12 +25,6 @@ using schemas::WorkerDevice;
 
 /// Parameter servers of one job on one machine, each a process: more only wear the machine down.
 constexpr std::size_t kServersPerMachineMax = 64;
-
-/// Without what makes no difference: "/out/./x/" is "/out/x".
-std::filesystem::path plain_path(const std::string& path) {
-  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
-}
 
 /// "4 worker slots", "4 GPUs of one model with at least 40.0 GiB each". `of`: " of one model".
 std::string wanted_text(const schemas::JobSpec& spec, const std::string& of) {
@@ -249,10 +242,9 @@ void CoordinatorState::defer(Job& job, const std::string& why) {
 /// when it is locked.
 const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& folder) const {
   if (folder.empty()) return nullptr;
-  const std::filesystem::path wanted = plain_path(folder);
   for (const std::uint64_t number : running_) {
     const Job& job = jobs_.at(number);
-    if (plain_path(job.spec.checkpoint.dir) == wanted) return &job;
+    if (job.folder == folder) return &job;
   }
   return nullptr;
 }
@@ -260,7 +252,7 @@ const CoordinatorState::Job* CoordinatorState::holder_of(const std::string& fold
 void CoordinatorState::admit(Job& job, Offers& offers) {
   // Who waits for something else has to be patient anew afterwards.
   const auto short_since_ms = std::exchange(job.short_since_ms, std::nullopt);
-  if (const Job* holder = holder_of(job.spec.checkpoint.dir)) {
+  if (const Job* holder = holder_of(job.folder)) {
     return defer(job,
                  fmt::format("waits for the end of job {}, which has the same checkpoint.dir {}",
                              holder->info.id, job.spec.checkpoint.dir));

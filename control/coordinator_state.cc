@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/address.h"
@@ -58,6 +59,12 @@ base::Status check_words(const schemas::JobSpec& spec) {
                        base::printable(*word));
   }
   return {};
+}
+
+/// Without what makes no difference: "/out/./x/" is "/out/x". Empty: there is none.
+std::string plain_folder(const std::string& path) {
+  const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).string();
 }
 
 }  // namespace
@@ -320,6 +327,7 @@ base::Result<schemas::JobSubmitted> CoordinatorState::submit(PeerId peer,
   Job fresh;
   fresh.text = request.job_text;
   fresh.spec = std::move(spec);
+  fresh.folder = plain_folder(fresh.spec.checkpoint.dir);
   Job* same = find(id);
   if (same != nullptr) {
     const schemas::JobPhase phase = shown(*same).phase;
@@ -362,7 +370,7 @@ void CoordinatorState::carry_over(const Job& from, Job& to) const {
   to.generation = (from.run ? from.run->plan().placement.generation : from.generation) + 1;
   if (from.text == to.text) to.earlier = all_runs(from);
   to.model = from.model;
-  if (from.spec.checkpoint.dir == to.spec.checkpoint.dir) to.saved_model = saved_model(from);
+  if (from.folder == to.folder) to.saved_model = saved_model(from);
 }
 
 /// `generation`, or a later one where a process of this job's is still there of a run that nobody

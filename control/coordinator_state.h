@@ -128,6 +128,7 @@ class CoordinatorState {
     std::string text;
     std::deque<std::string> requests;  // the last few that submitted it
     schemas::JobSpec spec;
+    std::string folder;            // checkpoint.dir as others may be compared with it
     std::string owner;             // who submitted it; empty: somebody
     schemas::JobInfo info;         // while there is no run
     std::uint64_t generation = 1;  // of its run at least: above those of earlier submissions
