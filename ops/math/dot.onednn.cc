@@ -6,33 +6,19 @@
 namespace troupe::ops {
 namespace {
 
-using dnnl::memory;
-using onednn::Argument;
-
-struct Strides {
-  std::int64_t row, column;
-};
-
-memory::desc matrix(base::DType dtype, std::int64_t rows, std::int64_t columns,
-                    const Strides& strides) {
-  return {memory::dims{rows, columns}, onednn::library_type(dtype),
-          memory::dims{strides.row, strides.column}};
-}
+using onednn::matrix;
 
 base::Result<onednn::Plan> product(const OpCall& call) {
   const Product p = product_of(call);
-  const auto view = [](int arg, bool is_output, std::size_t index) {
-    return Argument{arg, is_output, static_cast<int>(index), 1, true};
-  };
   const base::DType dtype = call.inputs[0].dtype;
   const auto primitive = onednn::describe_primitive<dnnl::matmul>(
       onednn::attributes(), matrix(dtype, p.rows, p.inner, {p.x_row, p.x_inner}),
       matrix(dtype, p.inner, p.columns, {p.y_inner, p.y_column}),
       matrix(dtype, p.rows, p.columns, {p.columns, 1}));
-  return onednn::without_gemm(
-      {primitive,
-       {view(DNNL_ARG_SRC, false, p.x_input), view(DNNL_ARG_WEIGHTS, false, p.y_input),
-        view(DNNL_ARG_DST, true, 0)}});
+  return onednn::without_gemm({primitive,
+                               {onednn::matrix_input(DNNL_ARG_SRC, static_cast<int>(p.x_input)),
+                                onednn::matrix_input(DNNL_ARG_WEIGHTS, static_cast<int>(p.y_input)),
+                                onednn::matrix_output(DNNL_ARG_DST, 0)}});
 }
 
 }  // namespace

@@ -118,7 +118,9 @@ class PrimitiveKernel final : public Kernel {
   std::string name() const override { return "onednn:" + parts_.name; }
   std::size_t scratch_bytes() const override { return parts_.scratch_bytes; }
   /// Products of matrices cut their sums by all of their rows.
-  bool keeps_sample_bits() const override { return parts_.name.find("gemm") == std::string::npos; }
+  bool keeps_sample_bits() const override {
+    return parts_.name.find("gemm") == std::string::npos && !parts_.name.starts_with("brg:");
+  }
   std::vector<Layout> input_layouts() const override { return parts_.inputs; }
   std::vector<Layout> output_layouts() const override { return parts_.outputs; }
 
@@ -332,10 +334,19 @@ Result<std::unique_ptr<Kernel>> make_kernel(
 }
 
 Result<Plan> without_gemm(Plan plan) {
-  if (plan.primitive && std::string_view(plan.primitive.impl_info_str()).starts_with("gemm")) {
+  if (!plan.primitive) return plan;
+  // "gemm:jit", "x64:gemm:jit"; but "brgemm:avx512_core_amx_bf16" has its scratch from the caller.
+  const std::string_view name = plan.primitive.impl_info_str();
+  if (name.starts_with("gemm:") || name.find(":gemm:") != std::string_view::npos) {
     return base::error(Errc::unimplemented, "only gemm, whose scratch is not planned");
   }
   return plan;
+}
+
+dnnl::memory::desc matrix(base::DType dtype, std::int64_t rows, std::int64_t columns,
+                          const MatrixStrides& strides) {
+  return {dnnl::memory::dims{rows, columns}, library_type(dtype),
+          dnnl::memory::dims{strides.row, strides.column}};
 }
 
 Plan elementwise(const OpCall& call, dnnl::algorithm function) {

@@ -70,6 +70,21 @@ BackendKernel product_kernel_of_bf16(std::string op, base::Result<Plan> (*build)
 /// while it runs (decision 0009).
 base::Result<Plan> without_gemm(Plan plan);
 
+/// Elements from one row of a matrix to the next, and from one column to the next.
+struct MatrixStrides {
+  std::int64_t row = 0, column = 0;
+};
+/// A dense tensor as a matrix.
+dnnl::memory::desc matrix(base::DType dtype, std::int64_t rows, std::int64_t columns,
+                          const MatrixStrides& strides);
+/// An argument that is one.
+inline Argument matrix_input(int arg, int index) {
+  return {.arg = arg, .output = false, .index = index, .dense_view = true};
+}
+inline Argument matrix_output(int arg, int index) {
+  return {.arg = arg, .output = true, .index = index, .dense_view = true};
+}
+
 /// The plan of an element-wise call of (data) and (output), in the layout that data already has.
 Plan elementwise(const OpCall& call, dnnl::algorithm function);
 /// The same of (output_gradient, output) and (data_gradient), for functions whose gradient reads
