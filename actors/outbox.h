@@ -61,8 +61,8 @@ class Outbox {
   template <typename Function>
   void unknown(const Key& key, std::uint64_t now_ms, Function send) {
     const auto found = waiting_.find(key);
-    if (found == waiting_.end() || !found->second.asked) return;
-    found->second.wait_until(now_ms + ask_ms_, false);
+    if (found == waiting_.end() || found->second.questions == 0) return;
+    found->second.sent(now_ms + ask_ms_);
     send(found->second.letter);
   }
   /// Among the letters from `first` on, as long as `inside` holds for their names, drops those
@@ -75,16 +75,17 @@ class Outbox {
     }
   }
   /// Time has passed: calls `send(letter)` for each letter whose pause is over, and `ask(letter)`
-  /// for each that has been unanswered for long.
+  /// for each that has been unanswered for long. The pauses between questions about one letter
+  /// double: on a full link they would stand in front of what they ask about.
   template <typename Send, typename Ask>
   void attend(std::uint64_t now_ms, Send send, Ask ask) {
     for (auto& [key, waiting] : waiting_) {
       if (now_ms < waiting.due_ms) continue;
-      const bool goes_again = waiting.goes_again;
-      waiting.wait_until(now_ms + ask_ms_, !goes_again);
-      if (goes_again) {
+      if (waiting.goes_again) {
+        waiting.sent(now_ms + ask_ms_);
         send(waiting.letter);
       } else {
+        waiting.asked(now_ms, ask_ms_);
         ask(waiting.letter);
       }
     }
@@ -94,7 +95,8 @@ class Outbox {
   void ask_about(const schemas::ActorId& to, std::uint64_t now_ms, Function ask) {
     for (auto& [key, waiting] : waiting_) {
       if (waiting.letter.to != to) continue;
-      waiting.wait_until(now_ms + ask_ms_, true);
+      waiting.questions = 0;  // something has happened
+      waiting.asked(now_ms, ask_ms_);
       ask(waiting.letter);
     }
   }
@@ -102,7 +104,7 @@ class Outbox {
   template <typename Function>
   void send_again(std::uint64_t now_ms, Function send) {
     for (auto& [key, waiting] : waiting_) {
-      waiting.wait_until(now_ms + ask_ms_, false);
+      waiting.sent(now_ms + ask_ms_);
       send(waiting.letter);
     }
   }
@@ -114,13 +116,19 @@ class Outbox {
     Letter letter;
     std::uint64_t due_ms = 0;
     std::uint64_t pause_ms = 0;
-    bool goes_again = false;  // when due; else it is asked about
-    bool asked = false;       // since it was sent last
+    bool goes_again = false;      // when due; else it is asked about
+    std::uint32_t questions = 0;  // since it was sent last
 
-    void wait_until(std::uint64_t ask_at_ms, bool by_question) {
+    void sent(std::uint64_t ask_at_ms) {
       due_ms = ask_at_ms;
       goes_again = false;
-      asked = by_question;
+      questions = 0;
+    }
+    void asked(std::uint64_t now_ms, std::uint64_t ask_ms) {
+      constexpr std::uint32_t kDoublingsMost = 5;
+      due_ms = now_ms + (ask_ms << std::min(questions, kDoublingsMost));
+      goes_again = false;
+      ++questions;
     }
   };
   std::uint64_t first_ms_;

@@ -297,7 +297,12 @@ bool Section::read(std::string_view key, std::string& out, EmptyText empty) {
     fail_value(key, "text");
     return false;
   }
-  out = node->as_string()->get();
+  const std::string& text = node->as_string()->get();
+  if (text.find('\0') != std::string::npos) {  // it would end a path too early
+    fail(key, "has a NUL character");
+    return false;
+  }
+  out = text;
   return true;
 }
 

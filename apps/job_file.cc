@@ -108,6 +108,13 @@ Section table_of(Section& parent, std::string_view key) {
   return parent.section(key);
 }
 
+/// Keys that are there, and right, and do nothing.
+void warn_of(Section& section, std::initializer_list<std::string_view> keys, std::string_view why) {
+  for (const std::string_view key : keys) {
+    if (section.kind(key) != ValueKind::absent) section.warn(key, why);
+  }
+}
+
 void read_model(Section section, schemas::ModelSpec& model) {
   const std::vector<std::string> names = symbol::network_names();
   const std::vector<std::string_view> choices(names.begin(), names.end());
@@ -128,9 +135,9 @@ void read_model(Section section, schemas::ModelSpec& model) {
     section.fail(named ? "symbol" : "network",
                  "exactly one of network = \"NAME\" and symbol = \"FILE.json\" is needed");
   }
-  for (const char* key : {"classes", "dropout", "bias"}) {
-    if (named || section.kind(key) == ValueKind::absent) continue;
-    section.warn(key, "is of built-in networks: with model.symbol it does nothing");
+  if (!named) {
+    warn_of(section, {"classes", "dropout", "bias"},
+            "is of built-in networks: with model.symbol it does nothing");
   }
   section.finish();
 }
@@ -186,12 +193,16 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
   section.read("wd", optimizer.wd, RealRange{.least = 0.0});
   section.read("clip_gradient", optimizer.clip_gradient, RealRange{.least = 0.0});
   section.read("clip_norm", optimizer.clip_norm, RealRange{.least = 0.0});
+  constexpr double kClipLeast = 1e-30;  // less may be 0 in f32, which cuts nothing
+  if (optimizer.clip_gradient > 0.0 && optimizer.clip_gradient < kClipLeast) {
+    section.fail_value("clip_gradient", "0, which cuts nothing, or a number >= 1e-30");
+  }
   const base::Status clip = store::check_clip_norm(optimizer.clip_norm);
   if (!clip.ok()) section.fail("clip_norm", clip.text());
   section.choose("decay", kNames<schemas::Decay>, optimizer.decay);
-  for (const char* key : {"momentum", "wd", "clip_gradient", "decay"}) {
-    if (optimizer.symbol.empty() || section.kind(key) == ValueKind::absent) continue;
-    section.warn(key, "is of sgd: with optimizer.symbol it does nothing");
+  if (!optimizer.symbol.empty()) {
+    warn_of(section, {"momentum", "wd", "clip_gradient", "decay"},
+            "is of sgd: with optimizer.symbol it does nothing");
   }
   section.finish();
 }
@@ -202,6 +213,12 @@ void read_schedule(Section section, const schemas::TrainSpec& train,
   read_period(section, "warmup", schedule.warmup);
   section.read("warmup_lr", schedule.warmup_lr, RealRange{.least = 0.0});
   section.read("final_lr", schedule.final_lr, RealRange{.least = 0.0});
+  if (schedule.kind == schemas::ScheduleKind::constant) {
+    warn_of(section, {"final_lr"}, "is of other schedules: with \"constant\" it does nothing");
+  }
+  if (schedule.warmup.count == 0) {
+    warn_of(section, {"warmup_lr"}, "does nothing without a warmup");
+  }
   if (schedule.warmup.unit == Period::Unit::epochs && schedule.warmup.count >= train.epochs) {
     section.fail("warmup",
                  fmt::format("no epoch is left behind it; train.epochs is {}", train.epochs));
@@ -219,6 +236,12 @@ void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
   read_optional(section, "scale", initializer.scale, RealRange{.least = 0.0});
   section.choose("fan", kNames<schemas::FanKind>, initializer.fan);
   section.choose("distribution", kNames<schemas::Distribution>, initializer.distribution);
+  using Kind = schemas::InitializerKind;
+  const bool of_fans = initializer.kind == Kind::xavier || initializer.kind == Kind::msra;
+  if (!of_fans) warn_of(section, {"fan"}, "is of xavier and msra: it does nothing");
+  if (initializer.kind != Kind::xavier) {
+    warn_of(section, {"distribution"}, "is of xavier: it does nothing");
+  }
   section.finish();
 }
 
@@ -356,8 +379,9 @@ void read_checkpoint(Section section, schemas::CheckpointSpec& checkpoint) {
   section.read("keep", checkpoint.keep);
   section.read("resume", checkpoint.resume);
   section.read("change_numerics", checkpoint.change_numerics);
-  if (checkpoint.dir.empty() && checkpoint.every.count != 0) {
-    section.fail("every", "needs checkpoint.dir");
+  if (checkpoint.dir.empty()) {
+    if (checkpoint.every.count != 0) section.fail("every", "needs checkpoint.dir");
+    warn_of(section, {"keep", "resume", "change_numerics"}, "does nothing without checkpoint.dir");
   }
   section.finish();
 }
@@ -448,6 +472,15 @@ void read_job(Section root, JobFile& job) {
   if (!judged.ok()) root.section("consistency").fail("cluster", judged.text());
   read_memory(table_of(root, "memory"), spec.memory);
   warn_of_cpus(root, spec);
+  if (spec.data.test.empty()) {
+    constexpr std::string_view kUnscored = "does nothing without data.test";
+    constexpr std::array<std::array<std::string_view, 2>, 3> kKeys = {
+        {{"data", "test_batch"}, {"train", "score_every"}, {"memory", "sub_batch"}}};
+    for (const auto& [table, key] : kKeys) {
+      Section section = root.section(table);
+      warn_of(section, {key}, kUnscored);
+    }
+  }
   read_job_limits(root, spec, job.errors);
   root.finish();
 }

@@ -22,7 +22,7 @@ struct Known {
     }
     if (job.samples > 0) {
       loss = job.loss;
-      samples_per_second = job.samples_per_second;
+      if (!schemas::is_final(job.phase)) samples_per_second = job.samples_per_second;
     }
     if (job.accuracy >= 0.0) accuracy = job.accuracy;
     if (job.samples > 0) trained = true;

@@ -14,7 +14,7 @@ namespace troupe::apps {
 namespace {
 
 double mean_loss(const control::EpochScore& score) {
-  return score.samples > 0 ? score.loss_sum / static_cast<double>(score.samples) : 0.0;
+  return score.loss_sum / static_cast<double>(score.samples);
 }
 
 }  // namespace
@@ -83,6 +83,10 @@ void RunDisplay::progress(const control::StepProgress& progress) {
 }
 
 void RunDisplay::scored(const control::EpochScore& score) {
+  if (score.samples == 0) {
+    base::log_warn("{}", control::no_score_text(score.epoch));
+    return;
+  }
   score_ = score;
   shown_.accuracy = score.accuracy();
   {

@@ -27,6 +27,10 @@ std::string divergence_text(std::uint64_t step, double loss) {
       step);
 }
 
+std::string no_score_text(std::uint64_t epoch) {
+  return fmt::format("epoch {} has no score: no image of data.test could be read", epoch);
+}
+
 std::optional<StepProgress> JobProgress::add(const schemas::ProgressReport& report) {
   const auto reports = collect(steps_, report.step, report, ranks_);
   if (reports.empty()) return std::nullopt;

@@ -23,6 +23,9 @@ struct StepProgress {
 /// What people should know about a training loss that is no number.
 std::string divergence_text(std::uint64_t step, double loss);
 
+/// What people should know of an epoch whose score is of no image at all.
+std::string no_score_text(std::uint64_t epoch);
+
 /// The test set after an epoch.
 struct EpochScore {
   std::uint64_t epoch = 0;  ///< epochs done

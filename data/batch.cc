@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/units.h"
 
 namespace troupe::data {
 
@@ -24,8 +25,8 @@ constexpr std::uint32_t kLabelsMax = 1U << 20;
 Status check_channel_values(std::string_view name, const std::vector<float>& values,
                             std::uint32_t channels) {
   if (values.size() > 1 && values.size() != channels) {
-    return error(Errc::invalid_argument, "data.{} has {} values for images of {} channels", name,
-                 values.size(), channels);
+    return error(Errc::invalid_argument, "data.{} has {} values for images of {}", name,
+                 values.size(), base::format_counted(channels, "channel"));
   }
   for (const float value : values) {
     if (!std::isfinite(value) || (name == "std" && value <= 0)) {

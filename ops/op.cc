@@ -123,6 +123,10 @@ Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc>
   std::vector<std::optional<DType>> in_dtypes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     TROUPE_TRY(check_tensor(op, "input", i, inputs[i]));
+    if (!inputs[i].shape.complete()) {
+      return base::error(Errc::invalid_argument, "[{}] the shape {} of input {} is incomplete",
+                         op.name, inputs[i].shape.to_string(), i);
+    }
     in_shapes.push_back(inputs[i].shape);
     in_dtypes.emplace_back(inputs[i].dtype);
   }

@@ -187,11 +187,10 @@ base::Result<std::uint64_t> bytes_left(const fs::path& folder, std::uint64_t gen
   return bytes;
 }
 
+/// Of files without a manifest, too: a later run removes them as leavings of an earlier one.
 std::uint64_t highest_of(const std::vector<FolderEntry>& entries) {
   std::uint64_t highest = 0;
-  for (const FolderEntry& entry : entries) {
-    if (entry.manifest || entry.set_aside) highest = std::max(highest, entry.name.generation);
-  }
+  for (const FolderEntry& entry : entries) highest = std::max(highest, entry.name.generation);
   return highest;
 }
 

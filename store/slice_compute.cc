@@ -133,7 +133,9 @@ base::Result<std::unique_ptr<Updater>> SliceCompute::make_updater(const KeyInfo&
                        key.name, decay, optimizer.symbol);
   }
   optimizer.wd *= decay;
-  return Updater::create(table_, optimizer, key.dtype);
+  auto made = Updater::create(table_, optimizer, key.dtype);
+  if (made.ok() || optimizer.symbol.empty()) return made;
+  return made.status().with_context("train.optimizer.symbol: " + optimizer.symbol);
 }
 
 const std::vector<std::string>& SliceCompute::slots() const {

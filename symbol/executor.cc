@@ -340,6 +340,7 @@ base::Status Binder::add_head_gradients(const std::vector<HeadGradient>& gradien
                       NDArray::zeros(runtime_, shapes[v], dtypes[v], executor_.options_.device));
     bound.variables.emplace(gradient.name, array);
     executor_.head_gradients_.push_back(std::move(array));
+    executor_.needs_head_gradients_ |= gradient.leads;
   }
   return {};
 }
@@ -541,7 +542,8 @@ base::Status Executor::backward(std::span<const NDArray> head_gradients) {
                        "another executor has used the shared arena since forward");
   }
   if (bindings_.gradients.empty()) head_gradients = {};  // nobody wants what follows from them
-  if (head_gradients.size() != head_gradients_.size()) {
+  const bool left_out = head_gradients.empty() && !needs_head_gradients_;
+  if (!left_out && head_gradients.size() != head_gradients_.size()) {
     return base::error(Errc::invalid_argument, "backward takes {} head gradients, {} are given",
                        head_gradients_.size(), head_gradients.size());
   }

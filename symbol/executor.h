@@ -165,6 +165,7 @@ class Executor {
   std::map<std::string, ndarray::NDArray> batch_values_;
   std::map<std::string, double> momenta_;
   std::vector<ndarray::NDArray> head_gradients_;
+  bool needs_head_gradients_ = false;  ///< some of them make a difference
   std::unique_ptr<Program> train_, predict_;
   ExecutorReport report_;
   bool trained_ = false;

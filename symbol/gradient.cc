@@ -155,7 +155,7 @@ std::vector<HeadGradient> Differentiator::seed_heads() {
     while (taken.contains(name)) name += "_";
     taken.insert(name);
     contributions_[numbers_[heads[i]]].push_back(builder_.add_variable(name));
-    seeded.push_back({std::move(name), i});
+    seeded.push_back({std::move(name), i, depends_[node_index(heads[i])]});
   }
   return seeded;
 }

@@ -19,6 +19,7 @@ namespace troupe::symbol {
 struct HeadGradient {
   std::string name;
   std::size_t head = 0;  ///< index among the heads of the given graph
+  bool leads = false;    ///< to a wanted argument; else its value makes no difference
 };
 
 /// Result of differentiating a flat graph: forward nodes keep their indices, then come the nodes of

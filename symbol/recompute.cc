@@ -382,10 +382,10 @@ base::Status Search::too_small(std::size_t budget) const {
   }
   return base::error(base::Errc::resource_exhausted,
                      "no plan fits into the budget of {} for values and scratch; the smallest "
-                     "found takes {}, without recomputation {}. At {} it needs most: {}",
-                     base::format_bytes(budget), base::format_bytes(plan.arena_bytes),
-                     base::format_bytes(arena(original_)), draft.graph.nodes[plan.peak.node].name,
-                     fmt::join(largest, ", "));
+                     "found takes {} bytes ({}), without recomputation {}. At {} it needs most: {}",
+                     base::format_bytes(budget), plan.arena_bytes,
+                     base::format_bytes(plan.arena_bytes), base::format_bytes(arena(original_)),
+                     draft.graph.nodes[plan.peak.node].name, fmt::join(largest, ", "));
 }
 
 base::Result<Draft> choose(const Search& search, const RecomputeOptions& options) {

@@ -88,10 +88,14 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
   TROUPE_TRY_ASSIGN(
       const auto backward,
       symbol::differentiate(table, graph, learned, dtypes, scaled ? store::kLossScaleName : ""));
-  if (backward.head_gradients.empty()) return {};
-  return base::error(base::Errc::invalid_argument,
-                     "an output is no loss, so the network cannot be trained: no value for {}",
-                     backward.head_gradients.front().name);
+  for (const symbol::HeadGradient& gradient : backward.head_gradients) {
+    if (!gradient.leads) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "output {} is no loss and depends on parameters, so the network cannot be "
+                       "trained: no value for {}; stop_gradient in front of it ends the way",
+                       graph.value_name(graph.heads[gradient.head]), gradient.name);
+  }
+  return {};
 }
 
 /// The dtype of weights and data in a job whose products are computed in `dtype`.

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/units.h"
 #include "ndarray/prepared_kernels.h"
 #include "ops/numerics.h"
 #include "schemas/messages.h"
@@ -25,6 +26,7 @@
 #include "store/schedule.h"
 #include "store/slice_compute.h"
 #include "store/slice_rules.h"
+#include "store/step_judge.h"
 
 namespace troupe::train {
 namespace {
@@ -151,8 +153,20 @@ class LocalRun {
   std::uint64_t settled_ TROUPE_GUARDED_BY(mutex_) = 0;  // step of the last checkpoint, or failure
 };
 
+/// In the local store a push ends with its step's verdict, for which those of all keys are needed.
+base::Status check_pending(const Job& job) {
+  const std::uint64_t most = job.spec.limits.engine_pending_operations_max;
+  const std::uint64_t least = 2 * job.keys.keys.size();
+  if (most >= least || !store::judge_rule(job.spec).judges()) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "limits.engine_pending_operations_max is {}: where steps are judged (f16, "
+                     "clip_norm) the local store needs 2 for each of {}, {}",
+                     most, base::format_counted(job.keys.keys.size(), "key"), least);
+}
+
 base::Status LocalRun::make_store() {
   const schemas::JobSpec& spec = job_->spec;
+  TROUPE_TRY(check_pending(*job_));
   store::LocalStoreOptions options{
       .workers = spec.workers,
       .consistency = spec.consistency,

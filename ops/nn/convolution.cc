@@ -48,7 +48,12 @@ Status infer(const Params& p, std::vector<Shape>& in, std::vector<Shape>& out) {
   TROUPE_TRY(refine("output", out[0], Shape{in[0][0], filters, kAny, kAny}));
   if (in.size() > 2) TROUPE_TRY(refine("bias", in[2], Shape{filters}));
   if (in[1][1] >= 0) {
-    TROUPE_TRY(refine("data", in[0], Shape{kAny, in[1][1] * groups, kAny, kAny}));
+    std::int64_t channels = 0;
+    if (__builtin_mul_overflow(in[1][1], groups, &channels)) {
+      return base::error(base::Errc::invalid_argument, "weight of shape {} in {} groups",
+                         in[1].to_string(), groups);
+    }
+    TROUPE_TRY(refine("data", in[0], Shape{kAny, channels, kAny, kAny}));
   }
   if (in[0][1] >= 0 && in[0][1] % groups != 0) {
     return base::error(base::Errc::invalid_argument,

@@ -127,6 +127,10 @@ OpDef define_forward() {
       "`output = data * weight^T + bias`. data (N, ...) is read as (N, K), weight is (num_hidden, "
       "K), bias (num_hidden). With `flatten = False` only data's last axis is K and the others "
       "stay.";
+  // Of one axis that is reduced axis 0 has no samples.
+  op.keeps_samples = [](const OpCall& call, const std::vector<bool>& samples) {
+    return call.inputs[0].shape.rank() > 1 && samples_in_data(call, samples);
+  };
   op.kernels = {floating_kernel([](auto&&... x) { return run_forward(x...); })};
   op.samples = {
       {.title = "two axes", .attributes = {{"num_hidden", "7"}}, .inputs = {{5, 9}, {7, 9}, {7}}},

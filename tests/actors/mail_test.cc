@@ -169,11 +169,11 @@ struct Letters {
 TEST_CASE("time alone never sends a letter again, it asks about it") {
   Letters f;
   CHECK_FALSE(f.outbox.keep(1, {kRank, schemas::Finished{}, {}}, 0));
-  CHECK(what_happens(f.outbox, 0, 350) ==
-        std::vector<std::string>{"100 asks", "200 asks", "300 asks"});
+  CHECK(what_happens(f.outbox, 0, 900) ==
+        std::vector<std::string>{"100 asks", "200 asks", "400 asks", "800 asks"});
   CHECK(f.outbox.answered(1));
   CHECK_FALSE(f.outbox.answered(1));
-  CHECK(what_happens(f.outbox, 351, 900).empty());
+  CHECK(what_happens(f.outbox, 901, 2'000).empty());
 }
 
 TEST_CASE("a letter that could not be taken goes again after a pause that doubles") {

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ops/numerics.h"
 #include "schemas/codec.h"
 #include "symbol/kernel_choices.h"
+#include "tests/apps/small_job.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
@@ -19,24 +19,8 @@ namespace troupe::apps {
 namespace {
 
 using Catch::Contains;
-using Lines = std::vector<std::string>;
 
 const std::string kExample = std::string(TROUPE_SOURCE_DIR) + "/examples/fashion-lenet.toml";
-
-constexpr std::string_view kSmall =
-    "name = \"x\"\n"
-    "[model]\nnetwork = \"lenet\"\n"
-    "[data]\ntrain = \"a.rec\"\n";
-
-JobFile parse(std::string_view more, const Lines& overrides = {}) {
-  return parse_job("job.toml", std::string(kSmall) + std::string(more), overrides);
-}
-
-Lines lines_of(const std::vector<ConfigError>& errors) {
-  Lines lines;
-  for (const ConfigError& error : errors) lines.push_back(error.to_string());
-  return lines;
-}
 
 TEST_CASE("the example says what it says", "[job_file]") {
   const JobFile job = read_job_file(kExample, {});
@@ -99,66 +83,14 @@ TEST_CASE("f32 on GPUs is computed without TF32 unless the job says otherwise", 
   CHECK(parse("[numerics]\ntf32 = true\n").spec.numerics.tf32);
 }
 
-TEST_CASE("what does nothing for workers on CPUs, or slows them down, is a warning", "[job_file]") {
-  const auto warnings = [](std::string_view more, Lines overrides = {}) {
-    overrides.emplace_back("checkpoint.dir=ckpt");
-    const JobFile job = parse(more, overrides);
-    CHECK(lines_of(job.errors) == Lines{});
-    Lines lines;
-    for (const ConfigError& warning : job.warnings) lines.push_back(warning.to_string("warning"));
-    return lines;
-  };
-  constexpr std::string_view kAll = "[memory]\ndevice_limit = \"38g\"\n[numerics]\ntf32 = true\n";
-  CHECK(warnings(kAll) ==
-        Lines{"job.toml:7:16: warning: memory.device_limit: is of GPUs, and the workers are on "
-              "CPUs: it does nothing",
-              "job.toml:9:8: warning: numerics.tf32: is of GPUs, and the workers are on CPUs: it "
-              "does nothing"});
-  CHECK(warnings(kAll, {"workers.devices=gpu:2"}) == Lines{});
-  CHECK(warnings(kAll, {"memory.device_limit=0", "numerics.tf32=false"}) == Lines{});
-  for (const std::string dtype : {"bf16", "f16"}) {
-    const Lines overrides = {"numerics.dtype=" + dtype};
-    const std::string where = dtype == "bf16" ? " without AMX or avx512_bf16" : "";
-    const Lines slow = {"--set numerics.dtype=" + dtype + ": warning: numerics.dtype: \"" + dtype +
-                        "\" is slower than \"f32\" on CPUs" + where +
-                        ": kernels convert to f32 and back"};
-    const bool fast = dtype == "bf16" && ops::has_bf16_products();
-    CHECK(warnings("", overrides) == (fast ? Lines{} : slow));
-    CHECK(warnings("[workers]\ndevices = \"gpu\"\n", overrides) == Lines{});
-  }
-  // Nobody knows where the workers were to be.
-  CHECK(parse(kAll, {"workers.devices=gpus:2"}).warnings.empty());
-  // The least that each switches off is not there on CPUs.
-  CHECK(warnings("[workers]\ngpu_sums = false\ngpu_graphs = false\n") == Lines{});
-  CHECK(warnings("[numerics]\ndtype = \"f64\"\ngradient_wire = \"bf16\"\n") == Lines{});
-}
-
-TEST_CASE("a job whose weights nobody keeps is warned", "[job_file]") {
-  const JobFile job = parse("");
-  CHECK(lines_of(job.errors) == Lines{});
-  REQUIRE(job.warnings.size() == 1);
-  CHECK(
-      job.warnings[0].to_string("warning") ==
-      "job.toml: warning: checkpoint.dir: is not set: the weights are gone when the job ends, and "
-      "it cannot be resumed");
-  CHECK(parse("[checkpoint]\ndir = \"ckpt\"\n").warnings.empty());
-  CHECK(parse("", {"data.batch=0"}).warnings.empty());
-}
-
-TEST_CASE("numbers of sgd and of built-in networks beside a symbol are warnings", "[job_file]") {
-  const JobFile job = parse_job("job.toml",
-                                "name = \"a\"\ndata.train = \"t.rec\"\n"
-                                "model = { symbol = \"n.json\", classes = 7, dropout = 0.5 }\n"
-                                "train.optimizer = { symbol = \"u.json\", lr = 0.1, wd = 0.1 }\n"
-                                "checkpoint.dir = \"ckpt\"\n",
-                                {});
-  CHECK(lines_of(job.errors) == Lines{});
-  Lines keys;
-  for (const ConfigError& warning : job.warnings) {
-    keys.push_back(warning.key);
-    CHECK_THAT(warning.text, Catch::Contains("it does nothing"));
-  }
-  CHECK(keys == Lines{"model.classes", "model.dropout", "train.optimizer.wd"});
+TEST_CASE("a path ends where its text does, and a clip that is nothing in f32 is none",
+          "[job_file]") {
+  const auto errors = [](std::string_view more) { return lines_of(parse(more).errors); };
+  CHECK(errors("[checkpoint]\ndir = \"a\\u0000b\"\n") ==
+        Lines{"job.toml:7:7: error: checkpoint.dir: has a NUL character"});
+  CHECK(errors("[train.optimizer]\nclip_gradient = 1e-320\n").size() == 1);
+  CHECK(errors("[train.optimizer]\nclip_gradient = 1e-30\n") == Lines{});
+  CHECK(errors("[train.optimizer]\nclip_gradient = 0\n") == Lines{});
 }
 
 TEST_CASE("what travels keeps its dtype unless the job says otherwise", "[job_file]") {

@@ -114,6 +114,10 @@ TEST_CASE("every silence is told, whatever sign of life came between them") {
   CHECK(std::get<Note>(again[0]).text.find("waiting for worker 0") != std::string::npos);
 }
 
+TEST_CASE("an epoch of which no image could be read has no score") {
+  CHECK(no_score_text(3) == "epoch 3 has no score: no image of data.test could be read");
+}
+
 TEST_CASE("nobody speaks for another rank or server") {
   JobRoster roster = small_roster();
   roster.steps_total = 5;

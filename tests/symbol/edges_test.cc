@@ -253,6 +253,32 @@ TEST_CASE("head gradients that lead to nothing wanted are taken") {
   CHECK(bound.executor->backward(std::vector<NDArray>{array(bound.test, {2}, {1, 1})}).ok());
 }
 
+TEST_CASE("of outputs behind stop_gradient nobody needs a head gradient") {
+  Composer c(table());
+  const Symbol x = c.variable("x"), y = c.variable("y");
+  const Symbol seen = c.call("BlockGrad", "seen", {c.call("square", "xx", {x})});
+  const Symbol loss = c.call("softmax_cross_entropy", "loss", {y, c.variable("label")});
+  const Symbol net = c.finish(Symbol::group(std::vector<Symbol>{loss, seen})).value();
+  TestRuntime test;
+  Bindings bindings;
+  bindings.arguments = {{"x", array(test, {1}, {3})},
+                        {"y", array(test, {1, 2}, {0, 0})},
+                        {"label", array(test, {1}, {1})}};
+  bindings.grad_req["y"] = GradReq::write;
+  auto made = Executor::bind(test.runtime, net, std::move(bindings), {.predict = false});
+  INFO(made.status().to_string());
+  REQUIRE(made.ok());
+  Executor& executor = **made;
+  const NDArray one = array(test, {1}, {100});
+  for (const std::vector<NDArray>& heads : {std::vector<NDArray>{}, {one}}) {
+    REQUIRE(executor.forward(true).ok());
+    REQUIRE(executor.backward(heads).ok());
+    CHECK(values(executor.gradients().at("y")) == std::vector<double>{0.5, -0.5});
+  }
+  REQUIRE(executor.forward(true).ok());
+  CHECK(mentions(executor.backward(std::vector<NDArray>{one, one}), {"takes 1 head gradients"}));
+}
+
 TEST_CASE("an identity of what is overwritten is taken before") {
   TestRuntime test;
   Composer c(table());

@@ -105,6 +105,14 @@ TEST_CASE("built-in networks predict the same in parts") {
   }
 }
 
+TEST_CASE("what is reduced along the only axis has no samples") {
+  Composer c(table());
+  const Symbol first = c.call("exp", "e", {c.variable("data")});
+  const Symbol fc = c.call("fully_connected", "fc", {first},
+                           {{"num_hidden", "6"}, {"flatten", "False"}, {"no_bias", "True"}});
+  check_parts(c.finish(c.call("exp", "last", {fc})).value(), {6}, {.fused = false});
+}
+
 TEST_CASE("parts begin where their kernels can load") {
   ops::OpDef wide;
   const Symbol net = wide_exponentials(wide);

@@ -88,6 +88,46 @@ TEST_CASE("a rank on a GPU that is not there is refused by its name", "[local_ru
   CHECK_THAT(outcome.status.text(), Catch::Contains("cuda:63"));
 }
 
+TEST_CASE("where steps are judged an engine without room for all keys is refused", "[local_run]") {
+  const TestFolder folder("local-run-no-room");
+  write_test_records(folder.path() / "train.rec", 40, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.data.test.clear();
+  spec.checkpoint = {};
+  spec.limits.engine_pending_operations_max = 3;
+  CHECK(run(table, spec).status.ok());
+  spec.train.optimizer.clip_norm = 1.0;
+  const JobOutcome outcome = run(table, spec);
+  CHECK(outcome.status.code() == base::Errc::invalid_argument);
+  CHECK_THAT(outcome.status.text(),
+             Catch::StartsWith("limits.engine_pending_operations_max is 3: "));
+  spec.limits.engine_pending_operations_max = 2 * open_job(spec, table).value()->keys.keys.size();
+  CHECK(run(table, spec).status.ok());
+}
+
+TEST_CASE("a network with outputs behind stop_gradient trains, with others it does not",
+          "[local_run]") {
+  const TestFolder folder("local-run-outputs");
+  write_test_records(folder.path() / "train.rec", 40, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "");
+  spec.data.test.clear();
+  symbol::Composer c(table);
+  const symbol::Symbol fc =
+      c.call("fully_connected", "fc", {c.variable("data")}, {{"num_hidden", "4"}});
+  const symbol::Symbol loss = c.call("softmax_output", "softmax", {fc});
+  const auto job_with = [&](const symbol::Symbol& other) {
+    const std::vector<symbol::Symbol> outputs = {loss, other};
+    spec.model.symbol_json = c.finish(symbol::Symbol::group(outputs)).value().to_json();
+    return open_job(spec, table).status();
+  };
+  CHECK_THAT(job_with(c.call("exp", "e", {fc})).text(),
+             Catch::Contains("output e_output is no loss and depends on parameters"));
+  CHECK(job_with(c.call("BlockGrad", "seen", {fc})).ok());
+  CHECK(run(table, spec).status.ok());
+}
+
 TEST_CASE("augmented jobs leave the same bits after stops, and test images as they are",
           "[local_run]") {
   const TestFolder folder("local-run-augment");
