@@ -125,7 +125,7 @@ class Outbox {
       questions = 0;
     }
     void asked(std::uint64_t now_ms, std::uint64_t ask_ms) {
-      constexpr std::uint32_t kDoublingsMost = 5;
+      constexpr std::uint32_t kDoublingsMost = 3;
       due_ms = now_ms + (ask_ms << std::min(questions, kDoublingsMost));
       goes_again = false;
       ++questions;

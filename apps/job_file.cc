@@ -194,7 +194,8 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
   section.read("clip_gradient", optimizer.clip_gradient, RealRange{.least = 0.0});
   section.read("clip_norm", optimizer.clip_norm, RealRange{.least = 0.0});
   constexpr double kClipLeast = 1e-30;  // less may be 0 in f32, which cuts nothing
-  if (optimizer.clip_gradient > 0.0 && optimizer.clip_gradient < kClipLeast) {
+  if (optimizer.symbol.empty() && optimizer.clip_gradient > 0.0 &&
+      optimizer.clip_gradient < kClipLeast) {
     section.fail_value("clip_gradient", "0, which cuts nothing, or a number >= 1e-30");
   }
   const base::Status clip = store::check_clip_norm(optimizer.clip_norm);

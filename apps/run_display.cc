@@ -85,6 +85,7 @@ void RunDisplay::progress(const control::StepProgress& progress) {
 void RunDisplay::scored(const control::EpochScore& score) {
   if (score.samples == 0) {
     base::log_warn("{}", control::no_score_text(score.epoch));
+    score_.reset();
     return;
   }
   score_ = score;

@@ -161,17 +161,14 @@ Status check_secret(const std::filesystem::path& path) {
                found.st_mode & 07777);
 }
 
-Status check_owner(const std::filesystem::path& path, OwnerRule rule) {
+Status check_owner(const std::filesystem::path& path, const std::filesystem::path& ruled_by) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return file_error(path, "open", errno);
   bool trusted = found.st_uid == 0 || found.st_uid == ::geteuid();
-  if (!trusted && rule == OwnerRule::as_folder) {
-    const std::filesystem::path folder = path.parent_path();
-    struct stat around {};
-    if (::stat(folder.empty() ? "." : folder.c_str(), &around) != 0) {
-      return file_error(folder, "open", errno);
-    }
-    trusted = found.st_uid == around.st_uid;
+  if (!trusted && !ruled_by.empty() && ::geteuid() == 0) {
+    struct stat ruler {};
+    if (::stat(ruled_by.c_str(), &ruler) != 0) return file_error(ruled_by, "open", errno);
+    trusted = found.st_uid == ruler.st_uid;
   }
   if (!trusted) {
     return error(Errc::permission_denied, "{}: belongs to user {}, not to this one ({}) or root",

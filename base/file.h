@@ -55,16 +55,10 @@ Status make_folder(const std::filesystem::path& folder, FileMode mode);
 /// permission_denied where others than its owner may read or write the file; invalid_argument: it
 /// is a folder; errors of looking.
 Status check_secret(const std::filesystem::path& path);
-
-/// Whose file one may be.
-enum class OwnerRule : std::uint8_t {
-  own,       ///< this process's user's, or root's
-  as_folder  ///< also of the user who owns the folder it lies in
-};
-
-/// permission_denied unless the file or folder belongs to whom the rule says, and nobody else may
-/// put others in its place: not anybody may write there. not_found; errors of looking.
-Status check_owner(const std::filesystem::path& path, OwnerRule rule = OwnerRule::own);
+/// permission_denied unless the file or folder belongs to this process's user or root, and nobody
+/// else may put others in its place: not anybody may write there. `ruled_by`: a folder whose
+/// owner's files are right, too, where root looks. not_found; errors of looking.
+Status check_owner(const std::filesystem::path& path, const std::filesystem::path& ruled_by = {});
 
 /// What a file does that is written where a symbolic link stands.
 enum class LinkRule : std::uint8_t {

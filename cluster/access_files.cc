@@ -124,7 +124,7 @@ void AccessFiles::read_tokens(std::int64_t now, std::vector<control::Coordinator
   judged_ = now;
   if (seen != tokens_seen_) {
     auto read = trust::TokenBook::read(folder_ / kTokens);
-    had_book_ = had_book_ || seen.fault == 0 || read.ok();  // also one that could not be read
+    had_book_ = had_book_ || !seen.gone() || read.ok();  // also one that could not be read
     if (read.status().code() == Errc::not_found) {
       // Removing tokens leaves a book without any. One that is gone was moved away, or its disk.
       if (had_book_) {

@@ -285,7 +285,9 @@ void RunState::perform(const JobStepped& stepped) {
 
 void RunState::perform(const JobScored& scored) {
   if (scored.score.samples == 0) {
-    return perform(Note{true, no_score_text(scored.score.epoch)});
+    info_.accuracy = -1.0;
+    return emit(
+        Note{true, fmt::format("job {}: {}", plan_.job, no_score_text(scored.score.epoch))});
   }
   info_.accuracy = scored.score.accuracy();
 }

@@ -328,8 +328,8 @@ base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
   const std::uint64_t highest = highest_of(entries);
   if (highest <= schemas::kGenerationMax) return highest;
   return base::error(base::Errc::failed_precondition,
-                     "{}: a checkpoint of generation {}, at most {}", folder.string(), highest,
-                     schemas::kGenerationMax);
+                     "{}: files of a checkpoint of generation {}, at most {}", folder.string(),
+                     highest, schemas::kGenerationMax);
 }
 
 FolderManifests folder_manifests(const fs::path& folder) {

@@ -135,6 +135,9 @@ Result<TokenBook> TokenBook::open(const fs::path& folder) {
   TokenBook opened;
   TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder, {}, base::FileMode::secret));
   opened.file_ = folder / kFile;
+  // Written anew it would be this user's, and its coordinator could read it no more.
+  const Status own = base::check_owner(opened.file_);
+  if (!own.ok() && own.code() != Errc::not_found) return own;
   auto tokens = read(folder);
   if (tokens.ok()) {
     opened.tokens_ = std::move(tokens).value();
@@ -148,8 +151,9 @@ Result<std::vector<Token>> TokenBook::read(const fs::path& folder) {
   const fs::path file = folder / kFile;
   TROUPE_TRY_ASSIGN(const std::string text, base::read_text_file(file, kBookBytesMax));
   TROUPE_TRY(base::check_secret(file));
-  // Root finds the books of those whose coordinators it serves: who owns the folder rules there.
-  TROUPE_TRY(base::check_owner(file, base::OwnerRule::as_folder));
+  // Root finds the books of those whose coordinators it serves, in their folders of state.
+  const fs::path state = folder.lexically_normal().parent_path();
+  TROUPE_TRY(base::check_owner(file, state.empty() ? "." : state));
   return parse_book(text, file);
 }
 

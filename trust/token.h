@@ -55,11 +55,12 @@ class TokenBook {
   static constexpr std::string_view kFile = "tokens.json";
 
   /// Opens the folder's, empty where there is none yet, and keeps others from changing it
-  /// meanwhile. already_exists: somebody is at it; data_loss, permission_denied.
+  /// meanwhile. already_exists: somebody is at it; permission_denied: it is another user's, who
+  /// could read it no more; as of read().
   static base::Result<TokenBook> open(const std::filesystem::path& folder);
   /// The tokens alone, while others may change them. not_found: there is no book; permission_denied
-  /// where others than its owner may use it, or its owner is neither this process's user, root nor
-  /// the folder's owner; data_loss.
+  /// where others than its owner may use it, or it is of neither this process's user nor root, nor,
+  /// where root reads, of whoever owns the folder around `folder`; data_loss.
   static base::Result<std::vector<Token>> read(const std::filesystem::path& folder);
 
   /// In the order of making.

@@ -12,6 +12,7 @@
 
 #include "ops/nn/linear.h"
 #include "ops/support/chunks.h"
+#include "ops/support/layout_map.h"
 #include "ops/support/onednn.h"
 
 namespace troupe::ops {
@@ -198,6 +199,8 @@ BackendKernel kernel_of_weights() {
     Made inner = make(call);
     const bool summed = call.outputs.size() > 1 && is_dense(call.outputs[0]);
     if (!inner.ok() || !summed) return inner;
+    const base::Status bias = check_layout(call.outputs[1], Layout::dense());
+    if (!bias.ok()) return Made(bias);
     const bool adds = !call.modes.empty() && call.modes[1] == WriteMode::add;
     return Made(std::make_unique<WithColumnSums>(
         *std::move(inner), read_fully_connected(call.params, call.inputs[1].shape), adds));

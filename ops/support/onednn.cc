@@ -119,7 +119,9 @@ class PrimitiveKernel final : public Kernel {
   std::size_t scratch_bytes() const override { return parts_.scratch_bytes; }
   /// Products of matrices cut their sums by all of their rows.
   bool keeps_sample_bits() const override {
-    return parts_.name.find("gemm") == std::string::npos && !parts_.name.starts_with("brg:");
+    const std::string& name = parts_.name;
+    return name.find("gemm") == std::string::npos && !name.starts_with("brg:") &&
+           !name.starts_with("brg_matmul");  // in version 3
   }
   std::vector<Layout> input_layouts() const override { return parts_.inputs; }
   std::vector<Layout> output_layouts() const override { return parts_.outputs; }

@@ -90,7 +90,7 @@ TEST_CASE("pruning counts from the checkpoint just written, not from unreadable 
   const auto refused = highest_generation(folder.path());
   CHECK(refused.status().code() == base::Errc::failed_precondition);
   CHECK_THAT(refused.status().text(),
-             Catch::Contains("a checkpoint of generation 18446744073709551615, at most"));
+             Catch::Contains("files of a checkpoint of generation 18446744073709551615, at most"));
 }
 
 std::set<std::string> manifests_of(const fs::path& folder) {

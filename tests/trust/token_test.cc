@@ -2,6 +2,9 @@
 // Tokens survive their book, which holds no token; what is withdrawn stays so.
 #include "trust/token.h"
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "base/file.h"
@@ -89,6 +92,20 @@ TEST_CASE("bad books and tokens are named") {
   CHECK(TokenBook::read(folder.path()).status().code() == base::Errc::permission_denied);
   CHECK(parse_right("write").status().text() ==
         "'write' is no right: read, submit, stop, join, admin");
+}
+
+TEST_CASE("root reads the book of whoever owns the state, and does not make it its own") {
+  if (::geteuid() != 0) return;  // only root gives files away
+  constexpr uid_t kOther = 12345;
+  const TestFolder state("token-test-root");
+  const auto folder = state.path() / "tokens";
+  REQUIRE(TokenBook::open(folder).value().make("ann", {Right::read}, kDay).ok());
+  const auto file = folder / TokenBook::kFile;
+  REQUIRE(::chown(file.c_str(), kOther, kOther) == 0);
+  CHECK(TokenBook::read(folder).status().code() == base::Errc::permission_denied);
+  REQUIRE(::chown(state.path().c_str(), kOther, kOther) == 0);
+  CHECK(TokenBook::read(folder).value().size() == 1);
+  CHECK(TokenBook::open(folder).status().code() == base::Errc::permission_denied);
 }
 
 TEST_CASE("a token's file is its owner's alone") {
