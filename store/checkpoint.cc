@@ -187,10 +187,11 @@ base::Result<std::uint64_t> bytes_left(const fs::path& folder, std::uint64_t gen
   return bytes;
 }
 
-/// Of files without a manifest, too: a later run removes them as leavings of an earlier one.
 std::uint64_t highest_of(const std::vector<FolderEntry>& entries) {
   std::uint64_t highest = 0;
-  for (const FolderEntry& entry : entries) highest = std::max(highest, entry.name.generation);
+  for (const FolderEntry& entry : entries) {
+    if (entry.manifest || entry.set_aside) highest = std::max(highest, entry.name.generation);
+  }
   return highest;
 }
 
@@ -328,8 +329,8 @@ base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
   const std::uint64_t highest = highest_of(entries);
   if (highest <= schemas::kGenerationMax) return highest;
   return base::error(base::Errc::failed_precondition,
-                     "{}: files of a checkpoint of generation {}, at most {}", folder.string(),
-                     highest, schemas::kGenerationMax);
+                     "{}: a checkpoint of generation {}, at most {}", folder.string(), highest,
+                     schemas::kGenerationMax);
 }
 
 FolderManifests folder_manifests(const fs::path& folder) {

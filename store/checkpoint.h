@@ -109,17 +109,16 @@ base::Status check_folder(const std::filesystem::path& folder, std::uint64_t byt
 /// exists.
 base::Status complete_checkpoint(const std::filesystem::path& folder,
                                  const schemas::Manifest& manifest, const Retention& retention);
-/// The highest generation of the folder's files of checkpoints, with a manifest or without,
-/// readable or not, set aside or not; 0 without any. failed_precondition: it is above
-/// schemas::kGenerationMax, so no run wrote it.
+/// The highest generation of the folder's manifests, readable or not, set aside or not; 0 without
+/// any. failed_precondition: it is above schemas::kGenerationMax, so no run wrote it.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 
 /// So many names of a folder are told: of checkpoints that may turn out to be of no use.
 inline constexpr std::size_t kNewestNames = 4;
 
-/// What the names of a folder's checkpoints say, complete or not.
+/// What the names of a folder's manifests say, complete or not.
 struct FolderManifests {
-  std::vector<CheckpointName> newest;  ///< with a manifest, the newest first, at most kNewestNames
+  std::vector<CheckpointName> newest;    ///< the newest first, at most kNewestNames
   std::uint64_t highest_generation = 0;  ///< as of highest_generation()
 };
 /// Of a folder that cannot be listed: nothing.

@@ -118,8 +118,8 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
     if (why.code() == base::Errc::not_found) {
       if (before > 0) {
         base::log_warn(
-            "checkpoint.dir {}: an earlier run has left no checkpoint that is whole and "
-            "undamaged; beginning anew",
+            "checkpoint.dir {}: all its checkpoints were set aside as damaged; beginning "
+            "anew",
             folder.string());
       }
       return start;

@@ -83,14 +83,11 @@ TEST_CASE("pruning counts from the checkpoint just written, not from unreadable 
   CHECK(pruned(1) == std::set<std::string>{"step-1000-g1.manifest", "step-600-g2.manifest"});
   touch(folder.path(), {10, 7});
   CHECK(highest_generation(folder.path()).value() == 7);
-  // What a run without a manifest has left is of a generation, too, or nobody would remove it.
-  std::ofstream(folder.path() / "step-3-g8-shard-0-of-2.safetensors") << "half";
-  CHECK(highest_generation(folder.path()).value() == 8);
   touch(folder.path(), {10, ~std::uint64_t{0}});
   const auto refused = highest_generation(folder.path());
   CHECK(refused.status().code() == base::Errc::failed_precondition);
   CHECK_THAT(refused.status().text(),
-             Catch::Contains("files of a checkpoint of generation 18446744073709551615, at most"));
+             Catch::Contains("a checkpoint of generation 18446744073709551615, at most"));
 }
 
 std::set<std::string> manifests_of(const fs::path& folder) {
