@@ -108,11 +108,9 @@ Section table_of(Section& parent, std::string_view key) {
   return parent.section(key);
 }
 
-/// Keys that are there, and right, and do nothing.
+/// Of those keys that are there: they are right, and do nothing.
 void warn_of(Section& section, std::initializer_list<std::string_view> keys, std::string_view why) {
-  for (const std::string_view key : keys) {
-    if (section.kind(key) != ValueKind::absent) section.warn(key, why);
-  }
+  for (const std::string_view key : keys) section.warn(key, why);
 }
 
 void read_model(Section section, schemas::ModelSpec& model) {
@@ -215,10 +213,10 @@ void read_schedule(Section section, const schemas::TrainSpec& train,
   section.read("warmup_lr", schedule.warmup_lr, RealRange{.least = 0.0});
   section.read("final_lr", schedule.final_lr, RealRange{.least = 0.0});
   if (schedule.kind == schemas::ScheduleKind::constant) {
-    warn_of(section, {"final_lr"}, "is of other schedules: with \"constant\" it does nothing");
+    section.warn("final_lr", "is of other schedules: with \"constant\" it does nothing");
   }
   if (schedule.warmup.count == 0) {
-    warn_of(section, {"warmup_lr"}, "does nothing without a warmup");
+    section.warn("warmup_lr", "does nothing without a warmup");
   }
   if (schedule.warmup.unit == Period::Unit::epochs && schedule.warmup.count >= train.epochs) {
     section.fail("warmup",
@@ -239,9 +237,9 @@ void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
   section.choose("distribution", kNames<schemas::Distribution>, initializer.distribution);
   using Kind = schemas::InitializerKind;
   const bool of_fans = initializer.kind == Kind::xavier || initializer.kind == Kind::msra;
-  if (!of_fans) warn_of(section, {"fan"}, "is of xavier and msra: it does nothing");
+  if (!of_fans) section.warn("fan", "is of xavier and msra: it does nothing");
   if (initializer.kind != Kind::xavier) {
-    warn_of(section, {"distribution"}, "is of xavier: it does nothing");
+    section.warn("distribution", "is of xavier: it does nothing");
   }
   section.finish();
 }
@@ -475,12 +473,9 @@ void read_job(Section root, JobFile& job) {
   warn_of_cpus(root, spec);
   if (spec.data.test.empty()) {
     constexpr std::string_view kUnscored = "does nothing without data.test";
-    constexpr std::array<std::array<std::string_view, 2>, 3> kKeys = {
-        {{"data", "test_batch"}, {"train", "score_every"}, {"memory", "sub_batch"}}};
-    for (const auto& [table, key] : kKeys) {
-      Section section = root.section(table);
-      warn_of(section, {key}, kUnscored);
-    }
+    root.section("data").warn("test_batch", kUnscored);
+    root.section("train").warn("score_every", kUnscored);
+    root.section("memory").warn("sub_batch", kUnscored);
   }
   read_job_limits(root, spec, job.errors);
   root.finish();

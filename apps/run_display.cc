@@ -86,6 +86,9 @@ void RunDisplay::scored(const control::EpochScore& score) {
   if (score.samples == 0) {
     base::log_warn("{}", control::no_score_text(score.epoch));
     score_.reset();
+    shown_.accuracy.reset();
+    const base::MutexLock lock(mutex_);
+    series_.accuracy.reset();
     return;
   }
   score_ = score;
