@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -206,6 +207,10 @@ base::Status with_real(base::DType dtype, F&& f) {
       return with_floating(dtype, f);
   }
 }
+
+/// What elements of T are computed in: float for those of 16 bits.
+template <typename T>
+using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
 
 /// f(T{}) for kernels that move elements and compute nothing: T is a type of that size.
 template <typename F>

@@ -242,7 +242,6 @@ class TwinKernel final : public Kernel {
     if (count_ == 0) return {};
     return with_real(context.outputs[0].dtype, [&](auto zero) {
       using T = decltype(zero);
-      using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
       const T* bias = context.inputs[2].as<T>();
       T* output = context.outputs[0].as<T>();
       const AxisView& v = channels_;
@@ -257,7 +256,7 @@ class TwinKernel final : public Kernel {
               for (std::int64_t i = at * v.inner; i < (at + 1) * v.inner; i += v.block) {
                 for (std::int64_t k = 0; k < count; ++k) {
                   T& to = output[i + k];
-                  to = T(static_cast<Wide>(to) + static_cast<Wide>(bias[first + k]));
+                  to = T(static_cast<Wide<T>>(to) + static_cast<Wide<T>>(bias[first + k]));
                 }
               }
             }

@@ -2,8 +2,6 @@
 // uniform: random numbers, equally likely in an interval; each a function of (key, step, element).
 #include "ops/random/uniform.h"
 
-#include <type_traits>
-
 #include "ops/support/random.h"
 
 namespace troupe::ops {
@@ -20,7 +18,7 @@ double unit(std::uint32_t word, double) {
 base::Status run(const OpCall& call, const KernelContext& context) {
   return with_real(context.outputs[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    using W = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    using W = Wide<T>;
     const W low = static_cast<W>(call.params.real("low"));
     const W high = static_cast<W>(call.params.real("high"));
     const W last = uniform_last<T>(low, high);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // max over axes, and its gradient, which ties share.
-#include <cmath>
-
 #include "ops/support/broadcast.h"
 #include "ops/support/reduce.h"
 #include "ops/support/reduce_backward.h"
@@ -24,12 +22,6 @@ OpDef max_definition() {
   op.gradient = gradient;
   op.kernels = {reduce_kernel<MaxReducer>(walk_of_axes, finish_total)};
   return op;
-}
-
-/// Whether an element is the maximum: NaN where that is NaN.
-template <typename T>
-bool is_maximum(T x, T maximum) {
-  return x == maximum || (std::isnan(x) && std::isnan(maximum));
 }
 
 /// Counts the ties of every output, then shares the gradient among them.

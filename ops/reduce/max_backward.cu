@@ -22,12 +22,6 @@ struct MaximumRows {
   }
 };
 
-/// Whether an element is the maximum: NaN where that is NaN.
-template <typename W>
-TROUPE_HOST_DEVICE bool is_maximum(W x, W maximum) {
-  return x == maximum || (x != x && maximum != maximum);
-}
-
 /// How many elements of a row are its maximum.
 template <typename T>
 struct TiesOfRows {

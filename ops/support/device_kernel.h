@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <type_traits>
 #include <utility>
 
 #include "ops/kernel.h"
@@ -18,10 +17,6 @@
 #include "ops/support/host_device.h"
 
 namespace troupe::ops {
-
-/// What elements of T are computed in.
-template <typename T>
-using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
 
 /// What a launch on `stream` failed with.
 base::Status launch_error(const base::Stream& stream, const char* reason);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the logical elements of a dense or blocked tensor lie in its buffer. The place is a sum of
-// one term per axis, so one small table per axis is enough. And the layout of kernels that take
-// whatever layout there is. Plain values; any thread.
+// one term per axis, so one small table per axis is enough, and a dense tensor needs none. And the
+// layout of kernels that take whatever layout there is. Plain values; any thread.
 #pragma once
 
 #include <algorithm>
@@ -19,25 +19,21 @@ class LayoutMap {
   /// CHECKs that the layout is dense or blocked.
   LayoutMap(const base::Layout& layout, const base::Shape& shape) : shape_(shape) {
     TROUPE_CHECK(layout.kind != base::Layout::Kind::opaque, "opaque layouts have no offsets");
-    base::Layout::Order order = layout.order;
-    if (layout.is_dense()) {
-      for (int axis = 0; axis < shape.rank(); ++axis) order.push_back(axis);
-    }
-    const base::Shape& extents = layout.is_dense() ? shape : layout.padded;
+    if (layout.is_dense()) return;
     // Extent and stride of each digit of a coordinate, innermost first.
     struct Digit {
       std::int32_t axis;
       std::int64_t extent, stride;
     };
     std::vector<Digit> digits;
-    std::vector<std::int64_t> outer(extents.dims().begin(), extents.dims().end());
+    std::vector<std::int64_t> outer(layout.padded.dims().begin(), layout.padded.dims().end());
     std::int64_t stride = 1;
     for (auto block = layout.blocks.rbegin(); block != layout.blocks.rend(); ++block) {
       digits.push_back({block->axis, block->size, stride});
       outer[static_cast<std::size_t>(block->axis)] /= block->size;
       stride *= block->size;
     }
-    for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+    for (auto axis = layout.order.rbegin(); axis != layout.order.rend(); ++axis) {
       const std::int64_t extent = outer[static_cast<std::size_t>(*axis)];
       digits.push_back({*axis, extent, stride});
       stride *= extent;
@@ -63,6 +59,7 @@ class LayoutMap {
   std::int64_t rows() const { return shape_.elements(0, std::max(shape_.rank() - 1, 0)); }
   /// Offset of the first element of row `row` in row-major order.
   std::int64_t row_offset(std::int64_t row) const {
+    if (tables_.empty()) return row * row_elements();
     std::int64_t offset = 0;
     for (int axis = shape_.rank() - 2; axis >= 0; --axis) {
       offset +=
@@ -73,7 +70,7 @@ class LayoutMap {
   }
   /// What element `at` of a row adds to the row's offset.
   std::int64_t in_row(std::int64_t at) const {
-    return tables_.empty() ? 0 : tables_.back()[static_cast<std::size_t>(at)];
+    return tables_.empty() ? at : tables_.back()[static_cast<std::size_t>(at)];
   }
   /// Offset of the logical element of this row-major number.
   std::int64_t offset(std::int64_t element) const {
@@ -82,7 +79,7 @@ class LayoutMap {
 
  private:
   base::Shape shape_;
-  std::vector<std::vector<std::int64_t>> tables_;
+  std::vector<std::vector<std::int64_t>> tables_;  ///< of each axis; empty: dense
 };
 
 /// Into how many elements along `axis` blocks cut; 1: it is not cut.

@@ -13,6 +13,7 @@
 
 #include "ops/op.h"
 #include "ops/support/chunks.h"
+#include "ops/support/host_device.h"
 
 namespace troupe::ops {
 
@@ -81,6 +82,11 @@ struct MaxReducer {
   static constexpr double kInitial = -std::numeric_limits<double>::infinity();
   static double join(double total, double x) { return x > total || x != x ? x : total; }
 };
+/// Whether an element is the maximum: NaN where that is NaN.
+template <typename T>
+TROUPE_HOST_DEVICE bool is_maximum(T x, T maximum) {
+  return x == maximum || (x != x && maximum != maximum);
+}
 
 /// Rows of `width` numbers, `stride` apart.
 struct ReduceRows {

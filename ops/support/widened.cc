@@ -3,7 +3,6 @@
 #include "ops/support/widened.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "base/cast_values.h"
 #include "ops/op.h"
@@ -127,13 +126,12 @@ void cast_memory(const KernelContext& context, const TensorView& from, const Ten
 Status add_memory(const KernelContext& context, const TensorView& from, const TensorView& to) {
   return with_real(to.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using Wide = std::conditional_t<sizeof(T) == sizeof(base::F16), float, T>;
     const T* source = from.as<T>();
     T* target = to.as<T>();
     const auto count = to.bytes() / static_cast<std::int64_t>(sizeof(T));
     parallel_ranges(context, count, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        target[i] = T(static_cast<Wide>(target[i]) + static_cast<Wide>(source[i]));
+        target[i] = T(static_cast<Wide<T>>(target[i]) + static_cast<Wide<T>>(source[i]));
       }
     });
     return Status();
