@@ -26,7 +26,7 @@ struct Known {
     }
     if (job.accuracy >= 0.0) accuracy = job.accuracy;
     if (job.samples > 0) trained = true;
-    if (job.phase == schemas::JobPhase::succeeded && steps_total) trained = job.samples > 0;
+    if (job.phase == schemas::JobPhase::succeeded && steps_total) trained = !job.done_before;
   }
   std::optional<std::uint64_t> step, steps_total;
   std::optional<bool> trained;  // false: its last step was done before

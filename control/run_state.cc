@@ -136,7 +136,8 @@ void RunState::on(const StartFound& found) {
     info_.text = fmt::format("goes on at step {} from {}", found.step, found.checkpoint);
     emit(Note{false, fmt::format("job {} {}", plan_.job, info_.text)});
   }
-  if (found.step == found.steps_total) return finish();  // the checkpoint is the job's last
+  info_.done_before = found.step == found.steps_total;
+  if (info_.done_before) return finish();  // the checkpoint is the job's last
   if (folder_) folder_->begin(found, generation);
   if (!folder_ || folder_->placed()) return launch();
   stage_ = Stage::placing;

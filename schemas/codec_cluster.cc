@@ -178,7 +178,7 @@ void get(wire::JobQuery::Reader in, JobQuery& out, Intake& intake) {
 
 void put(wire::JobInfo::Builder out, const JobInfo& m) {
   const auto& [id, name, phase, step, steps_total, samples, loss, accuracy, samples_per_second,
-               checkpoint, text, age_ms, number, no_room] = m;
+               checkpoint, text, age_ms, number, no_room, done_before] = m;
   out.setId(text_of(id));
   out.setName(text_of(name));
   out.setPhase(choice_of<wire::JobPhase>(phase));
@@ -193,6 +193,7 @@ void put(wire::JobInfo::Builder out, const JobInfo& m) {
   out.setAgeMs(age_ms);
   out.setNumber(number);
   out.setNoRoom(no_room);
+  out.setDoneBefore(done_before);
 }
 
 void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
@@ -210,6 +211,7 @@ void get(wire::JobInfo::Reader in, JobInfo& out, Intake& intake) {
   out.age_ms = in.getAgeMs();
   out.number = in.getNumber();
   out.no_room = in.getNoRoom();
+  out.done_before = in.getDoneBefore();
 }
 
 void put(wire::RankInfo::Builder out, const RankInfo& m) {

@@ -45,6 +45,7 @@ struct JobInfo {
   std::uint64_t age_ms = 0;
   std::uint64_t number = 0;  ///< of the submission: another one of the same id has another
   bool no_room = false;      ///< it failed as its cluster, which is closed, has no room for it
+  bool done_before = false;  ///< its last step was done before its run, which had nothing to do
 };
 
 /// Asks for a job; id empty: for all of them.

@@ -445,6 +445,7 @@ struct JobInfo {
   ageMs @11 :UInt64;
   number @12 :UInt64;
   noRoom @13 :Bool;
+  doneBefore @14 :Bool;
 }
 
 struct MachineInfo {

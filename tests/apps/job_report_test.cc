@@ -89,6 +89,8 @@ TEST_CASE("a job that had nothing left to train says so", "[job_report]") {
   job.step = job.steps_total = 938;
   CHECK(json_of(job)["trained"].is_null());
   job.phase = JobPhase::succeeded;
+  CHECK(json_of(job)["trained"] == true);  // its steps skipped every record, and were steps
+  job.done_before = true;
   job.checkpoint = "/out/step-938-g1";
   CHECK(json_of(job)["trained"] == false);
   CHECK(job_result_lines(job) ==

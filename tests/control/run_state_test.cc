@@ -225,6 +225,7 @@ TEST_CASE("a job whose last checkpoint is there needs no process") {
   CHECK(sent<schemas::LaunchProcess>(effects, kAgentA).empty());
   CHECK(run.state->over());
   CHECK(run.info().phase == JobPhase::succeeded);
+  CHECK(run.info().done_before);
 }
 
 TEST_CASE("training begins when all processes are up, and only their own agent speaks for them") {
@@ -517,6 +518,7 @@ TEST_CASE("a run whose last step is the cut is done, not stopped") {
   }
   run.all_exit();
   CHECK(run.info().phase == JobPhase::succeeded);
+  CHECK_FALSE(run.info().done_before);
 }
 
 TEST_CASE("a run leaves a machine with a checkpoint, and goes on elsewhere") {
