@@ -67,6 +67,9 @@ auto fields(T& t) {
   } else if constexpr (n == 14) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o] = t;
     return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, o);
+  } else if constexpr (n == 15) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p] = t;
+    return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p);
   } else {
     static_assert(n == 18, "a struct with another number of fields: add a line");
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s] = t;
