@@ -194,62 +194,49 @@ base::Result<Trial> draw_trial(Random& r, const OpDef& op, const Maker& make) {
   return t;
 }
 
+/// What comes back to the visible outputs of a call.
+std::vector<Tensor> output_gradients(Random& random, const Trial& forward) {
+  std::vector<Tensor> gradients;
+  for (int o = 0; o < forward.call.op->visible_output_count(forward.call.params); ++o) {
+    const Tensor& output = forward.own[std::size_t(o)];
+    gradients.push_back(draw_tensor(random, "", {output.dtype, output.shape, {}, false},
+                                    forward.values, forward.call.op->elementwise, nullptr));
+  }
+  return gradients;
+}
+
 /// Computes an operator's gradient by the reference and keeps the calls of which it consists.
-class Recorder final : public GradientBuilder {
+class Recorder final : public Evaluator {
  public:
   Recorder(const OpTable& table, Random& random, const Trial& forward)
-      : table_(table), random_(random), params_(forward.call.params), values_(forward.values) {
-    nodes_ = {forward.inputs, forward.results, {}};
-    for (int o = 0; o < forward.call.op->visible_output_count(params_); ++o) {
-      const Tensor& output = forward.own[std::size_t(o)];
-      nodes_[2].push_back(draw_tensor(random, "", {output.dtype, output.shape, {}, false}, values_,
-                                      forward.call.op->elementwise, nullptr));
-    }
-  }
-  std::vector<Value> add(std::string_view op, std::vector<Value> inputs,
-                         const Attributes& attributes) override {
-    Trial t;
-    t.values = values_;
-    for (const Value& value : inputs) {
-      t.inputs.push_back(nodes_.at(std::size_t(value.node)).at(std::size_t(value.output)));
-    }
-    const OpDef& called = table_.at(op);
-    auto call = make_call(called, parse_params(called, attributes).value(), describe(t.inputs));
-    INFO(op << ": " << call.status().to_string());
-    REQUIRE(call.ok());
-    t.call = *std::move(call);
-    std::vector<Value> values;
-    for (std::size_t o = 0; o < t.call.outputs.size(); ++o) {
-      values.push_back({std::int64_t(nodes_.size()), int(o)});
-    }
-    const Status status = complete(random_, t);
-    INFO(status.to_string());
-    REQUIRE(status.ok());
-    nodes_.push_back(t.results);
-    calls.push_back(std::move(t));
-    return values;
-  }
-  const Params& params() const override { return params_; }
-  int input_count() const override { return int(nodes_[0].size()); }
-  Value input(int index) override { return {0, index}; }
-  Value output(int index) override { return {1, index}; }
-  std::optional<Value> output_gradient(int index) override {
-    if (std::size_t(index) >= nodes_[2].size()) return std::nullopt;
-    return Value{2, index};
-  }
-  bool wanted(int) const override { return true; }
-  const Tensor& tensor(const Value& value) const {
-    return nodes_.at(std::size_t(value.node)).at(std::size_t(value.output));
-  }
+      : Evaluator(table, forward.call.params, forward.inputs, forward.results,
+                  output_gradients(random, forward)),
+        random_(random),
+        values_(forward.values) {}
 
   std::vector<Trial> calls;
 
+ protected:
+  std::vector<Tensor> call(std::string_view op, std::vector<Tensor> inputs,
+                           const Attributes& attributes) override {
+    Trial t;
+    t.values = values_;
+    t.inputs = std::move(inputs);
+    const OpDef& called = table_.at(op);
+    auto made = make_call(called, parse_params(called, attributes).value(), describe(t.inputs));
+    INFO(op << ": " << made.status().to_string());
+    REQUIRE(made.ok());
+    t.call = *std::move(made);
+    const Status status = complete(random_, t);
+    INFO(status.to_string());
+    REQUIRE(status.ok());
+    calls.push_back(std::move(t));
+    return calls.back().results;
+  }
+
  private:
-  const OpTable& table_;
   Random& random_;
-  Params params_;
-  Values values_;
-  std::vector<std::vector<Tensor>> nodes_;
+  const Values values_;
 };
 
 /// In another layout, by bytes or, where one is opaque, by whichever kernel of a reorder knows

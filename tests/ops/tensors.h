@@ -232,7 +232,7 @@ inline std::vector<Tensor> evaluate(const OpTable& table, std::string_view op,
 }
 
 /// A graph builder that computes every node at once, in place of a graph.
-class Evaluator final : public GradientBuilder {
+class Evaluator : public GradientBuilder {
  public:
   Evaluator(const OpTable& table, const Params& params, const std::vector<Tensor>& inputs,
             const std::vector<Tensor>& outputs, const std::vector<Tensor>& output_gradients)
@@ -242,7 +242,7 @@ class Evaluator final : public GradientBuilder {
                          const Attributes& attributes) override {
     std::vector<Tensor> tensors;
     for (const Value& value : inputs) tensors.push_back(tensor(value));
-    nodes_.push_back(evaluate(table_, op, tensors, attributes));
+    nodes_.push_back(call(op, std::move(tensors), attributes));
     std::vector<Value> values;
     for (std::size_t i = 0; i < nodes_.back().size(); ++i) {
       values.push_back({std::int64_t(nodes_.size()) - 1, int(i)});
@@ -262,8 +262,15 @@ class Evaluator final : public GradientBuilder {
     return nodes_.at(std::size_t(value.node)).at(std::size_t(value.output));
   }
 
- private:
+ protected:
+  /// The results of a call of the gradient.
+  virtual std::vector<Tensor> call(std::string_view op, std::vector<Tensor> inputs,
+                                   const Attributes& attributes) {
+    return evaluate(table_, op, inputs, attributes);
+  }
   const OpTable& table_;
+
+ private:
   const Params& params_;
   std::vector<std::vector<Tensor>> nodes_;
 };
