@@ -34,7 +34,7 @@ std::span<const ExitCodeInfo> exit_code_table() {
           ExitCode::bad_input,
           "a file is malformed, damaged or asks for the impossible; a job file cannot be read"},
       ExitCodeInfo{ExitCode::unreachable,
-                   "the coordinator or a host cannot be reached, or is lost"},
+                   "the coordinator, a host or a disk cannot be reached, or is lost"},
       ExitCodeInfo{ExitCode::not_found,
                    "there is no such job, checkpoint or network, or no such file (a job file: 3)"},
       ExitCodeInfo{ExitCode::conflict, "it exists already, or another process uses it"},

@@ -102,9 +102,7 @@ Errc errc_of_errno(int number) {
     case ENAMETOOLONG:
     case ENXIO:
       return Errc::invalid_argument;
-    case EIO:
-      return Errc::data_loss;
-    default:
+    default:  // EIO, too: what a disk cannot read now may be whole
       return Errc::unavailable;
   }
 }

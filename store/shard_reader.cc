@@ -8,25 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/file.h"
 #include "base/hash.h"
 
 namespace troupe::store {
-namespace {
 
 namespace fs = std::filesystem;
-
-/// Also what a disk cannot read may be whole: another try or another machine may have it. Only
-/// bytes that are there and wrong are damage.
-base::Status system_error(const fs::path& path, std::string_view action, int number) {
-  const base::Errc code = number == EIO ? base::Errc::unavailable : base::errc_of_errno(number);
-  return base::error(code, "{}: cannot {}: {}", path.string(), action, std::strerror(number));
-}
-
-}  // namespace
 
 std::vector<std::uint32_t> chunk_checksums(std::span<const std::byte> bytes) {
   std::vector<std::uint32_t> checksums;
@@ -46,9 +35,9 @@ base::Result<OpenedFile> open_checkpoint_file(const fs::path& path, std::uint64_
                        path.string());
   }
   const bool socket = !file->open() && errno == ENXIO;
-  if (!file->open() && !socket) return system_error(path, "open", errno);
+  if (!file->open() && !socket) return base::file_error(path, "open", errno);
   struct stat info {};
-  if (!socket && ::fstat(file->get(), &info) != 0) return system_error(path, "stat", errno);
+  if (!socket && ::fstat(file->get(), &info) != 0) return base::file_error(path, "stat", errno);
   if (!S_ISREG(info.st_mode)) {
     return base::error(base::Errc::data_loss, "{}: is no regular file", path.string());
   }
@@ -155,7 +144,7 @@ base::Status ShardReader::read_chunk(std::uint64_t chunk) const {
     const ssize_t n = ::pread(descriptor_, chunk_bytes_.data() + done, chunk_bytes_.size() - done,
                               static_cast<off_t>(begin + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error(path_, "read", errno);
+    if (n < 0) return base::file_error(path_, "read", errno);
     if (n == 0) {
       return base::error(base::Errc::data_loss, "{}: ends at byte {}, had {} when it was opened",
                          path_.string(), begin + done, expected_.bytes);

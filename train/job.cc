@@ -98,6 +98,19 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
   return {};
 }
 
+/// An error unless loss and accuracy can be read from the first output.
+base::Status check_scored(const symbol::Symbol& network, const InputSpec& inputs) {
+  TROUPE_TRY_ASSIGN(const symbol::InferredShapes shapes,
+                    network.infer_shapes({{inputs.data, batch_shape(1, inputs.sample)},
+                                          {inputs.label, base::Shape{1}}}));
+  const base::Shape& first = shapes.outputs.front();
+  if (first.rank() >= 2 && first[0] == 1) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "output {} has shape {} for one sample: loss and accuracy are read from the "
+                     "first output, which must be (samples, classes)",
+                     network.list_outputs().front(), first.to_string());
+}
+
 /// The dtype of weights and data in a job whose products are computed in `dtype`.
 base::Result<base::DType> weight_dtype(base::DType dtype) {
   if (dtype == base::DType::f32 || dtype == base::DType::f64) return dtype;
@@ -245,6 +258,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   const base::Status trains =
       check_trains(job->network, job->keys, table, job->loss_scale().has_value());
   if (!trains.ok()) return trains.with_context(network_name(spec.model));
+  TROUPE_TRY(check_scored(job->network, job->keys.inputs).with_context(network_name(spec.model)));
   TROUPE_TRY(store::check_judged(spec));
   TROUPE_TRY(
       store::check_clip_norm(spec.train.optimizer.clip_norm).with_context("train.optimizer"));

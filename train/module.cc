@@ -57,6 +57,7 @@ base::Result<std::unique_ptr<Module>> Module::create(ndarray::Runtime& runtime,
 base::Status Module::declare() {
   TROUPE_TRY_ASSIGN(NetworkKeys network, network_keys(symbol_, options_.inputs, options_.keys));
   options_.inputs = network.inputs;
+  label_reading_ = label_attributes(symbol_);
   set_wires(network.keys, options_.gradient_wire, options_.weight_wire);
   TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, network.keys));
   if (options_.loss_scale) {
@@ -365,7 +366,7 @@ base::Result<BatchMetrics> Module::training_metrics() const {
   if (last_trained_ == nullptr) return BatchMetrics();
   const symbol::Executor& executor = *last_trained_->executor;
   return BatchMetrics::compute(executor.outputs().front(),
-                               executor.arguments().at(options_.inputs.label));
+                               executor.arguments().at(options_.inputs.label), label_reading_);
 }
 
 base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
@@ -374,7 +375,7 @@ base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
   symbol::Executor& executor = *taken->executor;
   TROUPE_TRY(executor.forward(false));
   return BatchMetrics::compute(executor.outputs().front(),
-                               executor.arguments().at(options_.inputs.label));
+                               executor.arguments().at(options_.inputs.label), label_reading_);
 }
 
 base::Result<MetricValues> Module::score(data::BatchIterator& batches,

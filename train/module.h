@@ -171,6 +171,7 @@ class Module {
   ndarray::Runtime& runtime_;
   symbol::Symbol symbol_;
   ModuleOptions options_;
+  ops::Attributes label_reading_;  // label_attributes()
   std::vector<schemas::KeyInfo> keys_;
   GradientWay way_ = GradientWay::to_host;
   std::string pushes_of_;              // whose gradients are in pushed_gradient(), for people

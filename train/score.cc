@@ -17,13 +17,28 @@ base::Result<schemas::MetricPair> read_pair(const std::vector<ndarray::NDArray>&
 
 }  // namespace
 
+ops::Attributes label_attributes(const symbol::Symbol& symbol) {
+  const symbol::Graph graph = symbol.graph();
+  const symbol::GraphNode& loss = graph.node(graph.heads.front());
+  ops::Attributes attributes;
+  for (const auto& [name, value] : loss.params.to_attributes()) {
+    if (name == "use_ignore" || name == "ignore_label") attributes[name] = value;
+  }
+  return attributes;
+}
+
 base::Result<BatchMetrics> BatchMetrics::compute(const ndarray::NDArray& probabilities,
-                                                 const ndarray::NDArray& labels) {
-  const std::array inputs = {probabilities, labels};
+                                                 const ndarray::NDArray& labels,
+                                                 const ops::Attributes& reading) {
+  const base::Shape& shape = probabilities.shape();
+  const base::Shape rows{shape[0], shape.elements(1, shape.rank())};
+  const std::array inputs = {shape.rank() == 2 ? probabilities : probabilities.reshape(rows),
+                             labels};
   ndarray::Runtime& runtime = probabilities.runtime();
   BatchMetrics metrics;
-  TROUPE_TRY_ASSIGN(metrics.cross_entropy_, ndarray::invoke(runtime, "cross_entropy_sum", inputs));
-  TROUPE_TRY_ASSIGN(metrics.accuracy_, ndarray::invoke(runtime, "accuracy_count", inputs));
+  TROUPE_TRY_ASSIGN(metrics.cross_entropy_,
+                    ndarray::invoke(runtime, "cross_entropy_sum", inputs, reading));
+  TROUPE_TRY_ASSIGN(metrics.accuracy_, ndarray::invoke(runtime, "accuracy_count", inputs, reading));
   return metrics;
 }
 
@@ -32,6 +47,7 @@ base::Result<MetricValues> BatchMetrics::read() const {
   if (cross_entropy_.empty()) return values;
   TROUPE_TRY_ASSIGN(values["cross_entropy"], read_pair(cross_entropy_));
   TROUPE_TRY_ASSIGN(values["accuracy"], read_pair(accuracy_));
+  std::erase_if(values, [](const auto& value) { return value.second.weight == 0.0; });
   return values;
 }
 

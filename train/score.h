@@ -9,21 +9,31 @@
 
 #include "base/status.h"
 #include "ndarray/ndarray.h"
+#include "ops/params.h"
 #include "schemas/messages.h"
+#include "symbol/symbol.h"
 
 namespace troupe::train {
 
 /// Metrics by name.
 using MetricValues = std::map<std::string, schemas::MetricPair>;
 
+/// How the loss at the symbol's first output reads labels, for BatchMetrics::compute(): the
+/// parameters by which it leaves samples out, if it has them.
+ops::Attributes label_attributes(const symbol::Symbol& symbol);
+
 /// Classification metrics of one batch, kept on the device until they are read.
 class BatchMetrics {
  public:
-  /// Pushes the operators over probabilities (n, classes) and labels (n,) of class numbers.
+  /// Pushes the operators over probabilities and labels (n,) of class numbers. Probabilities are
+  /// (n, classes), or (n, d1, ...), whose classes are all that follows n. Samples that `reading`
+  /// (see label_attributes) leaves out do not count.
   static base::Result<BatchMetrics> compute(const ndarray::NDArray& probabilities,
-                                            const ndarray::NDArray& labels);
+                                            const ndarray::NDArray& labels,
+                                            const ops::Attributes& reading = {});
   /// Waits. "cross_entropy": natural logarithm, summed over samples; "accuracy": samples whose
-  /// largest probability is the label's; both weighed by samples.
+  /// largest probability is the label's; both weighed by the samples that count.
+  /// Where none counts there is no metric.
   base::Result<MetricValues> read() const;
 
  private:
