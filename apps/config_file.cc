@@ -102,21 +102,42 @@ bool in_range(double value, const RealRange& range) {
   return value <= range.most && (range.above_least ? value > range.least : value >= range.least);
 }
 
-/// Dots in one line. toml++ makes a table in a table for each part of a dotted key and frees them
-/// by recursion: a long enough key would overflow the stack. No honest line comes near.
+/// Dots of keys in one line. toml++ makes a table in a table for each part of a dotted key and
+/// frees them by recursion: a long enough key would overflow the stack. No honest line comes near.
 constexpr int kLineDotsMax = 64;
+
+/// Whether the dot at `at` is the only one of a number. Digits may be a key's part, too: "1.1.1".
+bool of_number(std::string_view line, std::size_t at) {
+  constexpr std::string_view kOfNumbers = "0123456789_eE+-.";
+  const auto digit = [&](std::size_t i) {
+    return i < line.size() && line[i] >= '0' && line[i] <= '9';
+  };
+  if (at == 0 || !digit(at - 1) || !digit(at + 1)) return false;
+  const std::size_t before = line.find_last_not_of(kOfNumbers, at);
+  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+  const std::size_t end = std::min(line.find_first_not_of(kOfNumbers, at), line.size());
+  return line.substr(begin, end - begin).find('.') == at - begin &&
+         line.substr(at + 1, end - at - 1).find('.') == std::string_view::npos;
+}
+
+/// Whether a line is a comment, or words in a text of several lines, which it does not end.
+bool is_comment(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(" \t");
+  return first != std::string_view::npos && line[first] == '#' &&
+         line.find_first_of("\"'") == std::string_view::npos;
+}
 
 /// The place of the first dot too many; {0, 0} where there is none.
 toml::source_position excess_dot(std::string_view text) {
-  toml::source_position at{1, 0};
-  int dots = 0;
-  for (const char c : text) {
-    ++at.column;
-    if (c == '.' && ++dots > kLineDotsMax) return at;
-    if (c != '\n') continue;
-    ++at.line;
-    at.column = 0;
-    dots = 0;
+  for (toml::source_index number = 1; !text.empty(); ++number) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (is_comment(line)) continue;
+    int dots = 0;
+    for (std::size_t at = line.find('.'); at < line.size(); at = line.find('.', at + 1)) {
+      if (of_number(line, at) || ++dots <= kLineDotsMax) continue;
+      return {number, static_cast<toml::source_index>(at + 1)};
+    }
   }
   return {0, 0};
 }
@@ -418,7 +439,8 @@ std::vector<Section> Section::sections(std::string_view key) {
   const toml::node* node = Place::look(*this, key);
   if (node == nullptr) return sections;
   const toml::array* array = node->as_array();
-  if (array == nullptr || !array->is_homogeneous(toml::node_type::table)) {
+  // An empty array is homogeneous of no type.
+  if (array == nullptr || (!array->empty() && !array->is_homogeneous(toml::node_type::table))) {
     fail_value(key, "an array of tables");
     return sections;
   }

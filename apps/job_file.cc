@@ -493,7 +493,10 @@ base::Result<std::string> read_standard_input(std::uint64_t bytes_max) {
 base::Status make_absolute(std::string& path) {
   if (path.empty()) return {};
   std::error_code failed;
-  const auto absolute = std::filesystem::absolute(path, failed);
+  auto absolute = std::filesystem::absolute(path, failed);
+  // Behind a symbolic link ".." is the parent of where that leads, so links before it are followed.
+  const bool climbs = std::find(absolute.begin(), absolute.end(), "..") != absolute.end();
+  if (!failed && climbs) absolute = std::filesystem::weakly_canonical(absolute, failed);
   if (failed) {
     return base::error(base::errc_of_errno(failed.value()), "'{}' has no absolute path: {}", path,
                        failed.message());

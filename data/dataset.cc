@@ -102,6 +102,13 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const std::filesystem::path
                  [](const IndexEntry& entry) { return entry.offset; });
   std::sort(offsets.begin(), offsets.end());
   if (indexed) {
+    if (offsets.empty() && file->bytes() > 0) {
+      return error(
+          Errc::data_loss,
+          "{}: names no records, but {} has {} bytes; make the index anew with `troupe data "
+          "index`",
+          index.string(), path.string(), file->bytes());
+    }
     TROUPE_TRY(check_offsets(*file, index, offsets));
     warn_of_rest(file, index, offsets);
   }

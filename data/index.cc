@@ -29,15 +29,21 @@ constexpr std::size_t kPieceBytes = 65'536;
 /// Of the shortest record: a head without a payload.
 constexpr std::uint64_t kRecordBytesMin = 8;
 
+constexpr std::string_view kBlanks = " \t";
+
 bool parse_number(std::string_view text, std::uint64_t& out) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), out);
   return problem == std::errc() && end == text.data() + text.size();
 }
 
+/// "key TAB offset"; like MXNet's reader it takes any blanks between and around them.
 bool parse_line(std::string_view line, IndexEntry& entry) {
-  const std::size_t tab = line.find('\t');
-  return tab != std::string_view::npos && parse_number(line.substr(0, tab), entry.key) &&
-         parse_number(line.substr(tab + 1), entry.offset);
+  const std::size_t begin = line.find_first_not_of(kBlanks);
+  const std::size_t end = std::min(line.find_first_of(kBlanks, begin), line.size());
+  const std::size_t offset = std::min(line.find_first_not_of(kBlanks, end), line.size());
+  const std::size_t last = line.find_last_not_of(kBlanks) + 1;
+  return offset < last && parse_number(line.substr(begin, end - begin), entry.key) &&
+         parse_number(line.substr(offset, last - offset), entry.offset);
 }
 
 /// Lines of a file, with no more than a piece of it in memory.
@@ -93,6 +99,7 @@ Result<std::vector<IndexEntry>> read_index(const std::filesystem::path& path,
   for (std::size_t number = 1;; ++number) {
     TROUPE_TRY_ASSIGN(const auto line, lines.next());
     if (!line) break;
+    if (line->find_first_not_of(kBlanks) == std::string_view::npos) continue;
     if (entries.size() == entries_max) {
       return error(Errc::data_loss, "{}:{}: {} records at most fit into the record file",
                    path.string(), number, entries_max);

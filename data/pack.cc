@@ -204,7 +204,7 @@ class FolderPacker {
         TROUPE_TRY(add(folder / class_name / file, found->second, *packer));
       }
     }
-    if (shape_.bytes() == 0) {
+    if (packer->report().image.bytes() == 0) {
       return error(Errc::invalid_argument, "{}: no image in it; it needs a folder per class",
                    folder.string());
     }

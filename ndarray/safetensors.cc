@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace troupe::ndarray {
 
@@ -93,9 +94,14 @@ base::Result<TensorPlace> parse_tensor(const std::string& name, const json& entr
   TensorPlace tensor;
   tensor.name = name;
   const json& type = entry["dtype"];
-  const std::optional<DType> dtype =
-      type.is_string() ? format_dtype(type.get<std::string>()) : std::nullopt;
-  if (!dtype) return damaged("tensor '{}' has an unknown dtype", name);
+  if (!type.is_string()) return damaged("tensor '{}' has a dtype that is no text", name);
+  const std::optional<DType> dtype = format_dtype(type.get<std::string>());
+  if (!dtype) {
+    constexpr std::size_t kShownMax = 20;
+    return base::error(Errc::unimplemented,
+                       "safetensors: tensor '{}' has dtype '{}', which is not known", name,
+                       base::shortened(base::printable(type.get<std::string>()), kShownMax));
+  }
   tensor.dtype = *dtype;
   TROUPE_TRY_ASSIGN(tensor.shape, parse_extents(name, entry["shape"]));
   const json& offsets = entry["data_offsets"];

@@ -31,6 +31,7 @@ bool frozen(const KeyInfo& key) {
 /// What multiplies the optimizer's weight decay for a dense key.
 double decay_of(const KeyInfo& key, const schemas::OptimizerSpec& optimizer) {
   if (key.wd_mult) return *key.wd_mult;
+  if (optimizer.name.empty()) return 1.0;  // a symbol decays as it is written
   const bool weight = key.name.ends_with("_weight") || key.name.ends_with("_gamma");
   return weight || optimizer.decay == schemas::Decay::all ? 1.0 : 0.0;
 }

@@ -155,11 +155,15 @@ base::Result<std::vector<FileNode>> read_nodes(const json& file) {
 }
 
 /// Files of others have operators of one name, such as Gluon's where a block is called twice: the
-/// second one gets the next name that is free. Variables are who they are by their names.
+/// second one gets the next name that is free, and so does one that is called like a variable.
+/// Variables are who they are by their names.
 void rename_repeated(std::vector<FileNode>& nodes) {
   std::set<std::string> names, taken;
   std::map<std::string, std::size_t> numbers;  // tried for a name
-  for (const FileNode& node : nodes) names.insert(node.name);
+  for (const FileNode& node : nodes) {
+    names.insert(node.name);
+    if (node.is_variable()) taken.insert(node.name);
+  }
   for (FileNode& node : nodes) {
     if (node.is_variable() || node.name.empty() || taken.insert(node.name).second) continue;
     std::size_t& number = numbers[node.name];
