@@ -192,6 +192,51 @@ struct Rows {
   }
 };
 
+/// The tiles of a range, all of one vector of channels before those of the next.
+struct TileWalk {
+  TileWalk(const Winograd& winograd, const TileRange& tiles)
+      : w(winograd), range(tiles), channel(tiles.channel), at(place_of(w, tiles.first)) {}
+  bool done() const { return channel >= range.channel_end; }
+  void next() {
+    advance(w, at);
+    if (++tile < range.count) return;
+    tile = 0;
+    channel += lanes();
+    at = place_of(w, range.first);
+  }
+
+  const Winograd& w;
+  const TileRange range;
+  std::int64_t tile = 0, channel;
+  TilePlace at;
+};
+
+/// How many tiles before it is transformed a tile is fetched, and what it is transformed to.
+inline constexpr int kTilesAhead = 8, kStoresAhead = 2;
+/// The walk so many tiles ahead.
+HWY_INLINE TileWalk walk_ahead(const Winograd& w, const TileRange& range) {
+  TileWalk walk(w, range);
+  for (int i = 0; i < kTilesAhead && !walk.done(); ++i) walk.next();
+  return walk;
+}
+/// Fetches a line to the second-level cache: the first has no room for what is fetched so early.
+HWY_INLINE void fetch(const float* line) {
+  __builtin_prefetch(line, 0, 2);
+}
+/// Fetches 4x4 vectors of a blocked tensor's plane.
+HWY_INLINE void fetch_tile(const float* corner, std::int64_t width) {
+#pragma GCC unroll 4
+  for (int y = 0; y < kTile; ++y) {
+#pragma GCC unroll 4
+    for (int x = 0; x < kTile; ++x) fetch(corner + (y * width + x) * lanes());
+  }
+}
+/// Fetches where the products of a tile lie: whole lines are written, but not at once.
+HWY_INLINE void fetch_products(const float* first, std::int64_t slab) {
+#pragma GCC unroll 36
+  for (int i = 0; i < kProducts; ++i) fetch(first + i * slab);
+}
+
 /// Transforms a range of the input, which begins at `to`.
 HWY_INLINE void transform_inputs(const Winograd& w, const float* data, const TileRange& range,
                                  const TileSlabs& slabs, float* to) {
@@ -200,13 +245,24 @@ HWY_INLINE void transform_inputs(const Winograd& w, const float* data, const Til
   const std::int64_t width = w.width, height = w.height, slab = slabs.slab;
   const std::int64_t step = lanes(), plane = height * width * step;
   HWY_ALIGN float edge[kPatch * kPatch * hn::MaxLanes(d)];  // a patch with zeros around the input
+  const auto corner_of = [&](const TilePlace& at, std::int64_t channel) HWY_ATTR {
+    return data + (at.image * (w.channels / step) + channel / step) * plane +
+           ((at.row - w.top) * width + at.column - w.left) * step;
+  };
+  TileWalk ahead = walk_ahead(w, range);
   for (std::int64_t channel = range.channel; channel < range.channel_end; channel += step) {
     TilePlace at = place_of(w, range.first);
     for (std::int64_t i = 0; i < range.count; ++i, advance(w, at)) {
-      const float* const from = data + (at.image * (w.channels / step) + channel / step) * plane;
       const std::int64_t top = at.row - w.top, left = at.column - w.left;
       float* const out = to + i * slabs.row + (channel - range.channel);
-      const float* const corner = from + (top * width + left) * step;
+      const float* const corner = corner_of(at, channel);
+      fetch_products(out + kStoresAhead * slabs.row, slab);
+      if (!ahead.done()) {
+        // The rows and columns that no tile before has.
+        constexpr int kShared = kPatch - kTile;
+        fetch_tile(corner_of(ahead.at, ahead.channel) + kShared * (width + 1) * step, width);
+        ahead.next();
+      }
       if (top >= 0 && top + kPatch <= height && left >= 0 && left + kPatch <= width) {
         transform_patch(corner, width * step, out, slab);
         continue;

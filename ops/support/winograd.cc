@@ -27,6 +27,12 @@ inline constexpr std::int64_t kPanelVectors = 2;
 /// Panels whose products are kept until they are transformed back.
 inline constexpr std::int64_t kRangePanels = 2;
 
+/// Slabs whose rows are a vector longer than what they hold: those that are multiplied together do
+/// not fall on the same sets of the cache, however many channels there are.
+inline TileSlabs padded_slabs(std::int64_t tiles, std::int64_t channels, std::int64_t lanes) {
+  return {tiles, channels + lanes, lanes};
+}
+
 /// A group of tiles on its way.
 struct WinogradWork {
   const Winograd& extents;
@@ -55,6 +61,9 @@ constexpr int kRows = 6;
 
 std::int64_t count_lanes() {
   return lanes();
+}
+std::int64_t count_rows() {
+  return kRows;
 }
 
 /// products[row][vector] = sum over channels of inputs[row][channel] * weights[channel][vector].
@@ -120,7 +129,7 @@ void multiply_panel(Rows<const float> inputs, const float* weights, std::int64_t
 
 /// Channels [begin, end) of the group's inputs.
 void prepare_inputs(const WinogradWork& work, std::int64_t begin, std::int64_t end) {
-  const TileSlabs slabs(work.group, work.extents.channels, lanes());
+  const TileSlabs slabs = padded_slabs(work.group, work.extents.channels, lanes());
   transform_inputs(work.extents, work.data, {work.first, work.count, begin, end}, slabs,
                    work.inputs + begin);
 }
@@ -178,7 +187,8 @@ void finish_outputs(const WinogradWork& work, const TileSlabs& slabs, std::int64
 void compute_outputs(const WinogradWork& work, std::int64_t begin, std::int64_t end) {
   const Winograd& w = work.extents;
   const std::int64_t panel = kPanelVectors * lanes(), range = kRangePanels * panel;
-  const TileSlabs inputs(work.group, w.channels, lanes()), products(work.group, range, lanes());
+  const TileSlabs inputs = padded_slabs(work.group, w.channels, lanes());
+  const TileSlabs products = padded_slabs(work.group, range, lanes());
   for (std::int64_t first = begin; first < end; first += range) {
     const std::int64_t last = std::min(end, first + range);
     for (int slab = 0; slab < kProducts; ++slab) {
@@ -240,6 +250,7 @@ namespace troupe::ops {
 namespace {
 
 HWY_EXPORT(count_lanes);
+HWY_EXPORT(count_rows);
 HWY_EXPORT(prepare_inputs);
 HWY_EXPORT(compute_outputs);
 HWY_EXPORT(transform_filters);
@@ -250,7 +261,7 @@ constexpr std::int64_t kGroupMost = 56;
 constexpr std::int64_t kInputBytes = 3'300'000;
 
 std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
-  return TileSlabs(tiles, channels, winograd_lanes()).elements();
+  return padded_slabs(tiles, channels, winograd_lanes()).elements();
 }
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -288,8 +299,10 @@ WinogradConvolution::WinogradConvolution(const Winograd& extents, int team)
     : extents_(extents), team_(team) {
   constexpr std::int64_t kGroupLeast = 28;  // below it weights are read too often
   const std::int64_t room = kInputBytes / static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t most =
-      std::clamp<std::int64_t>(room / slabs(1, extents.channels), 1, kGroupMost);
+  std::int64_t most = std::clamp<std::int64_t>(room / slabs(1, extents.channels), 1, kGroupMost);
+  // Whole tiles of registers: smaller ones load more for each product.
+  const std::int64_t rows = HWY_DYNAMIC_DISPATCH(count_rows)();
+  if (most > rows) most -= most % rows;
   const std::int64_t tiles = std::max<std::int64_t>(1, extents.tiles());
   const std::int64_t groups = ceil_div(tiles, most);
   // Threads have groups of their own, unless there are too few tiles.
@@ -343,7 +356,7 @@ void WinogradConvolution::share(
     const std::function<WinogradWork(std::int64_t thread)>& work_of) const {
   const Winograd& w = extents_;
   const std::int64_t lanes = winograd_lanes(), panel = kPanelVectors * lanes;
-  const std::int64_t row = TileSlabs(group_, w.channels, lanes).row;
+  const std::int64_t row = padded_slabs(group_, w.channels, lanes).row;
   /// Part `part` of `parts` of the tiles of a work.
   const auto cut = [row](WinogradWork work, std::int64_t part, std::int64_t parts) {
     const std::int64_t begin = work.count * part / parts;

@@ -31,13 +31,12 @@ struct Winograd {
   std::int64_t tiles() const { return images * tiles_per_image(); }
 };
 
-/// Groups of transformed tiles: 36 slabs of (tile, channel). Rows are a vector longer than what
-/// they hold, and slabs an odd number of vectors: neighbours do not fall on the same sets of the
-/// cache.
+/// 36 slabs of rows: of transformed tiles (tile, channel), or of sums. Slabs are an odd number of
+/// vectors, so that neighbours do not fall on the same sets of the cache.
 struct TileSlabs {
   std::int64_t row, slab;
-  TileSlabs(std::int64_t tiles, std::int64_t channels, std::int64_t lanes)
-      : row(channels + lanes), slab((tiles * row / lanes | 1) * lanes) {}
+  TileSlabs(std::int64_t rows, std::int64_t row, std::int64_t lanes)
+      : row(row), slab((rows * row / lanes | 1) * lanes) {}
   std::int64_t elements() const { return 36 * slab; }
 };
 
@@ -85,8 +84,10 @@ class WinogradConvolution {
   bool shared_ = false;  // all threads work on one group
 };
 
-/// Channels, and filters, of one block of the weight gradient, whose sums stay in the cache.
+/// Channels, and filters, of a block of the weight gradient, for each of which its tiles are
+/// transformed anew: of the smallest, and what this machine's caches are best at.
 inline constexpr std::int64_t kWinogradBlock = 64;
+std::int64_t winograd_block();
 
 /// The gradients of weights and bias. Results depend on the extents alone.
 class WinogradGradient {
@@ -100,9 +101,12 @@ class WinogradGradient {
            float* bias) const;
 
  private:
+  std::int64_t thread_elements() const;
+
   Winograd extents_;
   int team_;
-  std::int64_t parts_;  // of the tiles; their sums are added in order
+  std::int64_t parts_ = 1;  // of the tiles; their sums are added in order
+  std::int64_t block_;      // channels, and filters, that are done together
 };
 
 }  // namespace troupe::ops

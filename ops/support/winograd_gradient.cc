@@ -3,6 +3,8 @@
 // over tiles, and then transformed back. Tiles are cut into parts and these into runs by the
 // extents alone; the sums of runs and parts are added in order, so results do not depend on the
 // team, and no sum in f32 has more than a thousand terms of tiles.
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "ops/support/chunks.h"
@@ -21,7 +23,7 @@
 #define TROUPE_OPS_WINOGRAD_GRADIENT_ONCE
 namespace troupe::ops {
 /// Tiles that are multiplied together, and most such groups of a run.
-inline constexpr std::int64_t kGroupTiles = 56, kRunGroups = 18;
+inline constexpr std::int64_t kGroupTiles = 42, kRunGroups = 24;
 
 /// A block of the weights, and some tiles.
 struct WinogradSums {
@@ -50,17 +52,45 @@ constexpr int kRows = 6;
 #endif
 constexpr int kVectorsMost = 2;
 
+/// Filters that are multiplied together.
+HWY_INLINE std::int64_t panel_filters() {
+  return kVectorsMost * lanes();
+}
+
+/// Where the sums of a block lie: 36 slabs of (panel, channel, filter in the panel). What one tile
+/// of registers takes are neighbours, at distances that are known to the compiler.
+TileSlabs sums_of(std::int64_t channels, std::int64_t filters) {
+  const std::int64_t panels = (filters + panel_filters() - 1) / panel_filters();
+  return {panels * channels, panel_filters(), lanes()};
+}
+
+/// Numbers in order that are fetched while something else is multiplied.
+struct Fetched {
+  const float* at;
+  std::int64_t floats;
+
+  /// The share `index` of `count`.
+  Fetched share(std::int64_t index, std::int64_t count) const {
+    const std::int64_t begin = floats * index / count;
+    return {at + begin, floats * (index + 1) / count - begin};
+  }
+  void take() const {
+    constexpr std::int64_t kLine = 16;
+    for (std::int64_t i = 0; i < floats; i += kLine) fetch(at + i);
+  }
+};
+
 /// sums[row][vector] += sum over tiles of inputs[tile][row] * gradients[tile][vector].
 template <int kTileRows, int kVectors>
 HWY_INLINE void add_tile(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles,
-                         Rows<float> to) {
+                         float* to) {
   const Lanes d;
   Vector sums[kTileRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
-      sums[r][v] = hn::Load(d, to.at + r * to.stride + v * lanes());
+      sums[r][v] = hn::Load(d, to + (r * kVectorsMost + v) * lanes());
   }
   for (; tiles > 0; --tiles, inputs.at += inputs.stride, gradients.at += gradients.stride) {
     Vector factors[kVectors];
@@ -77,13 +107,13 @@ HWY_INLINE void add_tile(Rows<const float> inputs, Rows<const float> gradients, 
   for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v)
-      hn::Store(sums[r][v], d, to.at + r * to.stride + v * lanes());
+      hn::Store(sums[r][v], d, to + (r * kVectorsMost + v) * lanes());
   }
 }
 
 template <int kTileRows, int kVectors>
-void add_rows(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles,
-              Rows<float> to, std::int64_t rows) {
+void add_rows(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles, float* to,
+              std::int64_t rows) {
   if constexpr (kTileRows > 1) {
     if (rows < kTileRows) {
       return add_rows<kTileRows - 1, kVectors>(inputs, gradients, tiles, to, rows);
@@ -94,14 +124,16 @@ void add_rows(Rows<const float> inputs, Rows<const float> gradients, std::int64_
 
 /// All channels of the block times one or two vectors of filters.
 template <int kVectors>
-void add_panel(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles,
-               Rows<float> to, std::int64_t rows) {
-  while (rows > 0) {
-    const std::int64_t parts = (rows + kRows - 1) / kRows;
+void add_panel(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles, float* to,
+               std::int64_t rows, Fetched next_inputs, Fetched next_gradients) {
+  const std::int64_t all = (rows + kRows - 1) / kRows;
+  for (std::int64_t parts = all; parts > 0; --parts) {
     const std::int64_t part = (rows + parts - 1) / parts;
+    next_inputs.share(all - parts, all).take();
+    next_gradients.share(all - parts, all).take();
     add_rows<kRows, kVectors>(inputs, gradients, tiles, to, part);
     inputs = inputs.from(0, part);
-    to = to.from(part, 0);
+    to += part * panel_filters();
     rows -= part;
   }
 }
@@ -116,14 +148,22 @@ void transform_gradients(const WinogradSums& s, std::int64_t first, std::int64_t
   // Copies that no store can change stay in registers.
   const std::int64_t step = lanes(), width = w.out_width, height = w.out_height;
   const std::int64_t plane = height * width * step, slab = slabs.slab;
+  const auto corner_of = [&](const TilePlace& at, std::int64_t filter) HWY_ATTR {
+    return s.gradient + (at.image * (w.filters / step) + filter / step) * plane +
+           (at.row * width + at.column) * step;
+  };
+  TileWalk ahead = walk_ahead(w, {first, count, s.filter, s.filter + s.filters});
   for (std::int64_t filter = 0; filter < s.filters; filter += step) {
     Vector bias[kTile] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-    const std::int64_t block = (s.filter + filter) / step;
     TilePlace at = place_of(w, first);
     for (std::int64_t i = 0; i < count; ++i, advance(w, at)) {
-      const float* const from = s.gradient + (at.image * (w.filters / step) + block) * plane +
-                                (at.row * width + at.column) * step;
+      const float* const from = corner_of(at, s.filter + filter);
       float* const out = s.gradients + i * slabs.row + filter;
+      fetch_products(out + kStoresAhead * slabs.row, slab);
+      if (!ahead.done()) {
+        fetch_tile(corner_of(ahead.at, ahead.channel), width);
+        ahead.next();
+      }
       const std::int64_t rows = height - at.row, columns = width - at.column;
       const auto transform = [](const Vector* y, Vector* z) HWY_ATTR { transform_gradient(y, z); };
       const auto load = [=, &bias](int row, int column) HWY_ATTR {
@@ -156,13 +196,15 @@ void transform_gradients(const WinogradSums& s, std::int64_t first, std::int64_t
 }
 
 /// The block's sums of a run, transformed back.
-void finish_weights(const WinogradSums& s, std::int64_t sum_row, std::int64_t sum_slab) {
+void finish_weights(const WinogradSums& s, std::int64_t sum_slab) {
   constexpr int kSide = 3, kTaps = kSide * kSide;
   const Lanes d;
   HWY_ALIGN float values[kTaps * hn::MaxLanes(d)];
+  const std::int64_t panel = panel_filters();
   for (std::int64_t filter = 0; filter < s.filters; filter += lanes()) {
     for (std::int64_t channel = 0; channel < s.channels; ++channel) {
-      const float* const from = s.sums + channel * sum_row + filter;
+      const float* const from =
+          s.sums + (filter / panel * s.channels + channel) * panel + filter % panel;
       transform_twice<kPatch, kSide>(
           [](const Vector* u, Vector* g) HWY_ATTR { transform_factors(u, g); },
           [&](int row, int column)
@@ -184,9 +226,9 @@ void finish_weights(const WinogradSums& s, std::int64_t sum_row, std::int64_t su
 
 /// The block's gradient over one run of tiles.
 void sum_run(const WinogradSums& s) {
-  const TileSlabs inputs(kGroupTiles, kWinogradBlock, lanes());
-  const TileSlabs gradients(kGroupTiles, kWinogradBlock, lanes());
-  const TileSlabs sums(kWinogradBlock, kWinogradBlock, lanes());
+  const TileSlabs inputs(kGroupTiles, s.channels, lanes());
+  const TileSlabs gradients(kGroupTiles, s.filters, lanes());
+  const TileSlabs sums = sums_of(s.channels, s.filters);
   std::fill_n(s.sums, sums.elements(), 0.0F);
   for (std::int64_t first = s.begin; first < s.end; first += kGroupTiles) {
     const std::int64_t count = std::min(kGroupTiles, s.end - first);
@@ -194,18 +236,25 @@ void sum_run(const WinogradSums& s) {
                      s.inputs);
     (s.bias == nullptr ? transform_gradients<false> : transform_gradients<true>)(s, first, count,
                                                                                  gradients);
-    const std::int64_t panel = kVectorsMost * lanes();
+    const std::int64_t panel = panel_filters(), panels = (s.filters + panel - 1) / panel;
     for (int slab = 0; slab < kProducts; ++slab) {
+      const float* const input = s.inputs + slab * inputs.slab;
+      const float* const gradient = s.gradients + slab * gradients.slab;
+      // The next slab is fetched, a share with each panel.
+      const std::int64_t tiles = slab + 1 < kProducts ? count : 0;
+      const Fetched next_input{input + inputs.slab, tiles * inputs.row};
+      const Fetched next_gradient{gradient + gradients.slab, tiles * gradients.row};
       for (std::int64_t filter = 0; filter < s.filters; filter += panel) {
         const bool whole = s.filters - filter >= panel;
         (whole ? add_panel<kVectorsMost>
-               : add_panel<1>)({s.inputs + slab * inputs.slab, inputs.row},
-                               {s.gradients + slab * gradients.slab + filter, gradients.row}, count,
-                               {s.sums + slab * sums.slab + filter, sums.row}, s.channels);
+               : add_panel<1>)({input, inputs.row}, {gradient + filter, gradients.row}, count,
+                               s.sums + slab * sums.slab + filter * s.channels, s.channels,
+                               next_input.share(filter / panel, panels),
+                               next_gradient.share(filter / panel, panels));
       }
     }
   }
-  finish_weights(s, sums.row, sums.slab);
+  finish_weights(s, sums.slab);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -217,22 +266,24 @@ namespace troupe::ops {
 namespace {
 
 HWY_EXPORT(sum_run);
+HWY_EXPORT(sums_of);
 
 /// Pieces of work that are wanted at least, and what sums of parts may take.
-constexpr std::int64_t kPiecesWanted = 32, kKeptBytes = 1'900'000;
+constexpr std::int64_t kPiecesWanted = 32, kKeptBytes = 1'600'000;
+/// Bytes for a thread.
+constexpr std::size_t kScratchMost = 4'000'000;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-std::int64_t slabs(std::int64_t tiles, std::int64_t channels) {
-  return TileSlabs(tiles, channels, winograd_lanes()).elements();
+/// Scratch for the transformed tiles of a group.
+std::int64_t group_elements(std::int64_t channels) {
+  return TileSlabs(kGroupTiles, channels, winograd_lanes()).elements();
 }
 
-/// Scratch of one thread.
-std::int64_t thread_elements() {
-  return slabs(kGroupTiles, kWinogradBlock) + slabs(kGroupTiles, kWinogradBlock) +
-         slabs(kWinogradBlock, kWinogradBlock);
+std::int64_t blocks_of(const Winograd& w, std::int64_t block) {
+  return ceil_div(w.channels, block) * ceil_div(w.filters, block);
 }
 
 std::int64_t weight_elements(const Winograd& w) {
@@ -242,14 +293,36 @@ std::int64_t weight_elements(const Winograd& w) {
 
 }  // namespace
 
+std::int64_t winograd_block() {
+  // What a block of 64 needs, 1.4 MB, fits into a cache of 2 MB. Where it does not, the last cache
+  // has to do, and twice the block, whose tiles are transformed half as often, is faster.
+  constexpr long kHoldsBlock = 2 << 20;
+  const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return cache > 0 && cache < kHoldsBlock ? 2 * kWinogradBlock : kWinogradBlock;
+}
+
 WinogradGradient::WinogradGradient(const Winograd& extents, int team)
-    : extents_(extents), team_(team) {
-  const std::int64_t blocks =
-      ceil_div(extents.channels, kWinogradBlock) * ceil_div(extents.filters, kWinogradBlock);
+    : extents_(extents), team_(team), block_(winograd_block()) {
   const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(extents.tiles(), kGroupTiles));
   const std::int64_t room =
       kKeptBytes / (weight_elements(extents) * static_cast<std::int64_t>(sizeof(float)));
-  parts_ = std::clamp<std::int64_t>(room, 1, std::min(ceil_div(kPiecesWanted, blocks), groups));
+  const std::int64_t wanted = ceil_div(kPiecesWanted, blocks_of(extents, kWinogradBlock));
+  parts_ = std::clamp<std::int64_t>(room, 1, std::min(wanted, groups));
+  // As many for each thread, or so many that one more does not matter. Neither the block nor the
+  // team changes the order of a sum.
+  constexpr std::int64_t kManyPieces = 8;
+  const std::int64_t pieces = parts_ * blocks_of(extents, block_);
+  const bool even = pieces % team == 0 || pieces >= kManyPieces * team;
+  if (!even || scratch_bytes() > kScratchMost * static_cast<std::size_t>(team)) {
+    block_ = kWinogradBlock;
+  }
+}
+
+std::int64_t WinogradGradient::thread_elements() const {
+  const std::int64_t channels = std::min(block_, extents_.channels);
+  const std::int64_t filters = std::min(block_, extents_.filters);
+  return group_elements(channels) + group_elements(filters) +
+         HWY_DYNAMIC_DISPATCH(sums_of)(channels, filters).elements();
 }
 
 std::size_t WinogradGradient::scratch_bytes() const {
@@ -267,20 +340,18 @@ void WinogradGradient::run(const KernelContext& context, const float* data, cons
   float* const kept = parts_ == 1 ? weight : scratch + team_ * thread_elements();
   std::fill_n(biases, parts_ * w.filters, 0.0);
   const std::int64_t groups = ceil_div(w.tiles(), kGroupTiles);
-  const std::int64_t across = ceil_div(w.channels, kWinogradBlock);
-  const std::int64_t down = ceil_div(w.filters, kWinogradBlock);
-  const std::int64_t blocks = across * down;
+  const std::int64_t across = ceil_div(w.channels, block_), blocks = blocks_of(w, block_);
   const auto sum_block = [&](std::int64_t part, std::int64_t block, std::int64_t first,
                              float* own) {
     const std::int64_t end = groups * (part + 1) / parts_;
-    const std::int64_t channel = block % across * kWinogradBlock;
-    const std::int64_t filter = block / across * kWinogradBlock;
-    float* const gradients = own + slabs(kGroupTiles, kWinogradBlock);
+    const std::int64_t channel = block % across * block_, filter = block / across * block_;
+    const std::int64_t channels = std::min(block_, w.channels - channel);
+    const std::int64_t filters = std::min(block_, w.filters - filter);
+    float* const gradients = own + group_elements(channels);
     HWY_DYNAMIC_DISPATCH(sum_run)
-    ({w, data, gradient, channel, std::min(kWinogradBlock, w.channels - channel), filter,
-      std::min(kWinogradBlock, w.filters - filter), first * kGroupTiles,
+    ({w, data, gradient, channel, channels, filter, filters, first * kGroupTiles,
       std::min(w.tiles(), std::min(first + kRunGroups, end) * kGroupTiles), own, gradients,
-      gradients + slabs(kGroupTiles, kWinogradBlock), kept + part * (parts_ == 1 ? 0 : elements),
+      gradients + group_elements(filters), kept + part * (parts_ == 1 ? 0 : elements),
       first > groups * part / parts_,
       bias == nullptr || channel > 0 ? nullptr : biases + part * w.filters});
   };
