@@ -84,11 +84,12 @@ std::string gpus_of(std::span<const base::Device> devices) {
   if (std::ranges::count(models, models.front()) == std::ssize(models)) models.resize(1);
   std::string text = fmt::format("{}, {}", fmt::join(models, " and "),
                                  found.toolkit.substr(0, found.toolkit.find(',')));
-  // As chains are fused (worth_fusing): on a device there must be code for it, too.
+  // As chains are fused (worth_fusing), but without a context on the device: parameter servers are
+  // of a class, too, and compute on none.
   const bool compiles =
       jit::check_compiler().ok() && std::ranges::all_of(devices, [](base::Device device) {
         const bool usable = device.kind == base::DeviceKind::cuda && gpu::check_device(device).ok();
-        return !usable || jit::check_compiler(device).ok();
+        return !usable || jit::can_compile(device).ok();
       });
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     if (library.name == "NCCL") continue;  // computes nothing here

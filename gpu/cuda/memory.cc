@@ -57,6 +57,7 @@ enum class Peer : std::uint8_t { no, was, is_now };
 Peer enable_peer(Device device, Device peer) {
   int can = 0;
   const DeviceScope scope(device);
+  if (!scope.status().ok()) return Peer::no;
   cudaError_t got = cudaDeviceCanAccessPeer(&can, device.index, peer.index);
   if (got == cudaSuccess && can != 0) got = cudaDeviceEnablePeerAccess(peer.index, 0);
   if (got != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's

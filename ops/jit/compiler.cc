@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -23,6 +24,7 @@
 #include "gpu/inventory.h"
 #include "gpu/shared_library.h"
 #include "ops/jit/disk_cache.h"
+#include "ops/support/wide_loads.h"
 
 namespace troupe::ops::jit {
 namespace {
@@ -107,6 +109,15 @@ Result<int> architecture_for(const Library& lib, int major, int minor) {
                      lib.major, lib.minor, major, minor);
 }
 
+/// The architecture to compile for a GPU.
+Result<int> architecture_of(const Library& lib, base::Device device) {
+  if (const Status usable = gpu::check_device(device); !usable.ok()) {
+    return base::error(Errc::unimplemented, "{}", usable.text());
+  }
+  const gpu::DeviceFacts& facts = gpu::inventory().devices[static_cast<std::size_t>(device.index)];
+  return architecture_for(lib, facts.compute_major, facts.compute_minor);
+}
+
 /// Options for an architecture.
 std::array<std::string, 3> options_for(int architecture) {
   return {fmt::format("--gpu-architecture=sm_{}", architecture), "--std=c++17", "--fmad=false"};
@@ -189,6 +200,7 @@ Result<void*> load_kernel(const std::string& code, const char* name) {
   cudaKernel_t kernel = nullptr;
   if (error == cudaSuccess) error = cudaLibraryGetKernel(&kernel, loaded, name);
   if (error == cudaSuccess) return static_cast<void*>(kernel);
+  if (loaded != nullptr) static_cast<void>(cudaLibraryUnload(loaded));
   static_cast<void>(cudaGetLastError());                 // what does not stick is told once
   const bool full = error == cudaErrorMemoryAllocation;  // says nothing of other times
   return base::error(full ? Errc::resource_exhausted : Errc::unimplemented,
@@ -227,8 +239,19 @@ Status check_compiler() {
   return answer;
 }
 
-Status check_compiler(base::Device device) {
+Status can_compile(base::Device device) {
   TROUPE_TRY(check_compiler());
+  TROUPE_TRY_ASSIGN(const Library* const lib, usable_library());
+  TROUPE_TRY(architecture_of(*lib, device).status());
+  // Machine code is loaded by every driver of the compiler's generation, "13" of "13.0", and later.
+  const std::string& driver = gpu::inventory().driver;
+  if (std::atoi(driver.c_str()) >= lib->major) return {};
+  return base::error(Errc::unimplemented, "the driver knows CUDA {}, NVRTC is {}.{}", driver,
+                     lib->major, lib->minor);
+}
+
+Status check_compiler(base::Device device) {
+  TROUPE_TRY(can_compile(device));
   return CompiledKernel::make(kNothing, "nothing", device).status();
 }
 
@@ -241,12 +264,7 @@ Result<std::string> compile(const std::string& source, int major, int minor) {
 Result<CompiledKernel> CompiledKernel::make(const std::string& source, const char* name,
                                             base::Device device) {
   TROUPE_TRY_ASSIGN(const Library* const lib, usable_library());
-  if (const Status usable = gpu::check_device(device); !usable.ok()) {
-    return base::error(Errc::unimplemented, "{}", usable.text());
-  }
-  const gpu::DeviceFacts& facts = gpu::inventory().devices[static_cast<std::size_t>(device.index)];
-  TROUPE_TRY_ASSIGN(const int architecture,
-                    architecture_for(*lib, facts.compute_major, facts.compute_minor));
+  TROUPE_TRY_ASSIGN(const int architecture, architecture_of(*lib, device));
   const std::string key =
       base::to_hex(base::sha256(fmt::format("{}\n{}", name, recipe(*lib, source, architecture))));
   const base::MutexLock lock(loaded().mutex);
@@ -254,6 +272,7 @@ Result<CompiledKernel> CompiledKernel::make(const std::string& source, const cha
   if (found != loaded().kernels.end()) return CompiledKernel(found->second);
   TROUPE_TRY_ASSIGN(const std::string code, code_of(*lib, source, architecture));
   const gpu::DeviceScope scope(device);
+  if (!scope.status().ok()) return declined(scope.status());
   TROUPE_TRY_ASSIGN(void* const kernel, load_kernel(code, name));
   loaded().kernels.emplace(key, kernel);
   return CompiledKernel(kernel);

@@ -16,8 +16,11 @@ namespace troupe::ops::jit {
 
 /// Whether NVRTC is there and compiles; tried once. unimplemented or internal says why not.
 base::Status check_compiler();
-/// The same, and whether what it compiles runs on `device`, a GPU: tried with a kernel that does
-/// nothing until one was loaded.
+/// The same, and whether it makes code for `device`, a GPU, that its driver loads. Asks nothing of
+/// the device, so that a process that computes on none makes no context there.
+base::Status can_compile(base::Device device);
+/// The same, and whether what it compiles runs on `device`: tried with a kernel that does nothing
+/// until one was loaded. resource_exhausted where the device has no memory for it now.
 base::Status check_compiler(base::Device device);
 
 /// Machine code for devices of compute capability major.minor from CUDA C++ without headers, every

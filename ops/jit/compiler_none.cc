@@ -15,6 +15,10 @@ base::Status check_compiler() {
   return without_cuda();
 }
 
+base::Status can_compile(base::Device) {
+  return without_cuda();
+}
+
 base::Status check_compiler(base::Device) {
   return without_cuda();
 }

@@ -5,9 +5,11 @@
 #include <cublasLt.h>
 
 #include <array>
+#include <atomic>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
@@ -189,6 +191,7 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
     return base::error(Errc::unimplemented, "no cuBLASLt: {}", library().status().text());
   }
   const gpu::DeviceScope scope(device);
+  if (!scope.status().ok()) return declined(scope.status());
   // As in cudnn.cc.
   static base::Mutex& mutex = *new base::Mutex;
   static auto& handles = *new std::vector<std::unique_ptr<Handle>>;
@@ -196,7 +199,12 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
   const Result<cublasLtHandle_t> handle = handles[index]->get();
-  if (!handle.ok()) return declined(handle.status());
+  if (!handle.ok()) {
+    // Known and yet of no use: what computes instead is slower, so somebody should know.
+    static std::atomic<bool> told = false;
+    if (!told.exchange(true)) base::log_warn("cuBLASLt computes nothing: {}", handle.status().text());
+    return declined(handle.status());
+  }
   auto prepared = std::make_shared<Prepared>();
   TROUPE_TRY(prepared->describe(*library(), product));
   Plan plan;

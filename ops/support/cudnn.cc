@@ -7,10 +7,12 @@
 #include <cudnn_version.h>
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
@@ -499,6 +501,7 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device, Eng
     return base::error(Errc::unimplemented, "no cuDNN: {}", library().status().text());
   }
   const gpu::DeviceScope scope(device);
+  if (!scope.status().ok()) return declined(scope.status());
   // Planning is rare, and a handle takes milliseconds to make: one for all threads and each device,
   // never destroyed, since at the end the driver may be gone before it.
   static base::Mutex& mutex = *new base::Mutex;
@@ -507,7 +510,12 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device, Eng
   const auto index = static_cast<std::size_t>(device.index);
   while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
   const Result<cudnnHandle_t> handle = handles[index]->get();
-  if (!handle.ok()) return declined(handle.status());
+  if (!handle.ok()) {
+    // Known and yet of no use: what computes instead is slower, so somebody should know.
+    static std::atomic<bool> told = false;
+    if (!told.exchange(true)) base::log_warn("cuDNN computes nothing: {}", handle.status().text());
+    return declined(handle.status());
+  }
   Plan plan;
   TROUPE_TRY_ASSIGN(plan.plan_,
                     plan_with(*library(), *handle, convolution, engine, plan.workspace_bytes_));
