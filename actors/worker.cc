@@ -2,6 +2,10 @@
 // The rank's thread and what the worker's effects do to it.
 #include "actors/worker.h"
 
+#include <chrono>
+
+#include "base/awake_wait.h"
+
 namespace troupe::actors {
 
 using schemas::Role;
@@ -91,11 +95,13 @@ base::Status Worker::check_data() {
 
 base::Status Worker::wait_for_start(StartTraining& start) {
   const base::MutexLock lock(mutex_);
-  const auto deadline = std::chrono::milliseconds(parts_.plan.spec.limits.stall_ms);
-  if (!changed_.wait_for(mutex_, deadline,
-                         [this]() TROUPE_REQUIRES(mutex_) { return start_ || !stopped_.ok(); })) {
+  const auto limit = std::chrono::milliseconds(parts_.plan.spec.limits.stall_ms);
+  base::AwakeWait wait(limit);
+  while (!start_ && stopped_.ok() && wait.once(changed_, mutex_)) {
+  }
+  if (!start_ && stopped_.ok()) {
     return base::error(base::Errc::deadline_exceeded, "the job did not start within {} ms",
-                       deadline.count());
+                       limit.count());
   }
   TROUPE_TRY(stopped_);
   start = *start_;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/awake_wait.h"
+
 namespace troupe::cluster {
 
 using base::Errc;
@@ -38,7 +40,7 @@ void PieceDesk::close(Batch batch) {
 base::Result<FilePiece> PieceDesk::ask(Batch batch, Peer peer,
                                        const std::weak_ptr<link::Link>& known,
                                        schemas::PieceQuery query) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms_);
+  base::AwakeWait wait{std::chrono::milliseconds(wait_ms_)};
   const base::MutexLock lock(mutex_);
   if (ended_ || !open_.contains(batch)) return not_wanted();
   const auto link = known.lock();
@@ -52,8 +54,7 @@ base::Result<FilePiece> PieceDesk::ask(Batch batch, Peer peer,
   envelope.to = link->peer().actor;
   envelope.message = std::move(query);
   if (const base::Status sent = link->send(std::move(envelope)); !sent.ok()) question.answer = sent;
-  while (!question.answer) {
-    if (answered_.wait_until(mutex_, until) == std::cv_status::timeout) break;
+  while (!question.answer && wait.once(answered_, mutex_)) {
   }
   std::optional<base::Result<FilePiece>> answer = std::move(question.answer);
   questions_.erase(number);

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/awake_wait.h"
+
 namespace troupe::data {
 
 using base::Errc;
@@ -140,15 +142,13 @@ void BatchIterator::add_starved(std::int64_t since_ns) {
 }
 
 BatchIterator::Item BatchIterator::next(std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  base::AwakeWait wait(timeout);
   Item item = std::optional<Batch>();
   {
     const MutexLock lock(mutex_);
     if (!item_ready()) {
       const std::int64_t since_ns = sources_.clock->now_ns();
-      bool in_time = true;
-      while (!item_ready() && in_time) {
-        in_time = ready_.wait_until(mutex_, deadline) == std::cv_status::no_timeout;
+      while (!item_ready() && wait.once(ready_, mutex_)) {
       }
       add_starved(since_ns);
       if (!item_ready()) {

@@ -10,6 +10,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/awake_wait.h"
 #include "base/log.h"
 #include "store/convert.h"
 
@@ -86,10 +87,10 @@ base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo>
     published_ = true;
     changed_.notify_all();
   }
-  const auto deadline = std::chrono::milliseconds(options_.deadline_ms);
-  const bool known =
-      values.empty() || changed_.wait_for(mutex_, deadline, [this] { return published_; });
-  if (known) return {};
+  base::AwakeWait wait{std::chrono::milliseconds(options_.deadline_ms)};
+  while (!values.empty() && !published_ && wait.once(changed_, mutex_)) {
+  }
+  if (values.empty() || published_) return {};
   return base::error(base::Errc::deadline_exceeded, "rank 0 gave no values within {} ms",
                      options_.deadline_ms);
 }

@@ -202,7 +202,8 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
   if (!handle.ok()) {
     // Known and yet of no use: what computes instead is slower, so somebody should know.
     static std::atomic<bool> told = false;
-    if (!told.exchange(true)) base::log_warn("cuBLASLt computes nothing: {}", handle.status().text());
+    if (!told.exchange(true))
+      base::log_warn("cuBLASLt computes nothing: {}", handle.status().text());
     return declined(handle.status());
   }
   auto prepared = std::make_shared<Prepared>();

@@ -196,6 +196,7 @@ TEST_CASE("NVRTC makes code of every chain and dtype") {
 
 TEST_CASE("where a GPU cannot be used, nothing is compiled or fused for it") {
   const base::Device missing{base::DeviceKind::cuda, 1000};
+  CHECK(jit::can_compile(missing).code() == base::Errc::unimplemented);
   CHECK(jit::check_compiler(missing).code() == base::Errc::unimplemented);
   CHECK_FALSE(worth_fusing(missing).value());
   CHECK(worth_fusing({}).value());

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// AwakeWait: waiting on a condition for so long as this process runs. A deadline that lies at a
+// time of the clock passes while everything stands still (SIGSTOP, a paused virtual machine), and
+// whoever was to keep it could not. Here time is counted in looks: a look that comes late counts
+// as if it had come in time.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+
+#include "base/mutex.h"
+
+namespace troupe::base {
+
+/// See the top of the file. One thread, and one wait:
+///   AwakeWait wait(limit);
+///   while (!ready && wait.once(changed, mutex)) {}
+class AwakeWait {
+ public:
+  explicit AwakeWait(std::chrono::milliseconds limit) : left_(limit) {}
+
+  /// Waits until `changed` is notified, or for one look. False, without waiting: nothing of the
+  /// limit is left.
+  bool once(std::condition_variable_any& changed, Mutex& mutex) TROUPE_REQUIRES(mutex) {
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(500);
+    if (left_.count() <= 0) return false;
+    const std::chrono::nanoseconds most = std::min(left_, kLook);
+    const Clock::time_point begin = Clock::now();
+    changed.wait_for(mutex, most);
+    left_ -= std::min<std::chrono::nanoseconds>(Clock::now() - begin, most);
+    return true;
+  }
+
+ private:
+  std::chrono::nanoseconds left_;
+};
+
+}  // namespace troupe::base
