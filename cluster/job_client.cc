@@ -27,6 +27,10 @@ namespace {
 
 /// A stop is noticed this soon.
 constexpr std::uint64_t kLookMs = 50;
+/// For a checkpoint the coordinator has as long as the job's own limits say, which this program
+/// does not know, and then answers; a coordinator that is gone is noticed by the link. Asking again
+/// would begin another checkpoint. So this only ends what would never end: a day.
+constexpr std::uint64_t kCheckpointMs = 86'400'000;
 /// A lost coordinator is told again this often.
 constexpr std::int64_t kRemindMs = 30'000;
 
@@ -47,7 +51,8 @@ class Mailbox final : public link::LinkHandler {
   }
   void on_envelope(schemas::Envelope envelope) override {
     const base::MutexLock lock(mutex_);
-    answer_ = std::move(envelope.message);
+    // Behind the answer may come the end of the link, which says nothing of the question.
+    if (!answer_) answer_ = std::move(envelope.message);
     changed_.notify_all();
   }
   void on_down(const Status& reason) override {
@@ -245,7 +250,7 @@ base::Result<schemas::JobInfo> JobClient::query(const std::string& id) {
 base::Result<StoppedJob> JobClient::stop(const std::string& id, bool checkpoint) {
   const base::Limits& limits = impl_->limits();
   const std::uint64_t wait_ms =
-      limits.request_ms + 2 * limits.stop_grace_ms + (checkpoint ? limits.cut_ms : 0);
+      checkpoint ? kCheckpointMs : limits.request_ms + 2 * limits.stop_grace_ms;
   TROUPE_TRY_ASSIGN(auto answer,
                     impl_->ask<schemas::JobList>(schemas::JobStop{id, checkpoint}, wait_ms));
   if (answer.jobs.size() == 1) return StoppedJob{answer.jobs.front(), answer.text};
@@ -253,9 +258,7 @@ base::Result<StoppedJob> JobClient::stop(const std::string& id, bool checkpoint)
 }
 
 base::Result<schemas::JobCheckpointAnswer> JobClient::checkpoint(const std::string& id) {
-  const base::Limits& limits = impl_->limits();
-  return impl_->ask<schemas::JobCheckpointAnswer>(schemas::JobCheckpoint{id},
-                                                  limits.request_ms + limits.cut_ms);
+  return impl_->ask<schemas::JobCheckpointAnswer>(schemas::JobCheckpoint{id}, kCheckpointMs);
 }
 
 Status JobClient::deny(const std::string& pem) {

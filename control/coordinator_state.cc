@@ -167,8 +167,13 @@ void CoordinatorState::on(const Tick& tick) {
 /// so may those who wait for a job's end or checkpoint.
 void CoordinatorState::drop_idle_people() {
   for (auto& [number, peer] : peers_) {
-    const bool idle = now_ms_ - peer.heard_ms >= options_.limits.request_ms;
-    if (!idle || peer.dropped || agents_.contains(number) || awaits(number)) continue;
+    const std::uint64_t silent_ms = now_ms_ - peer.heard_ms;
+    if (silent_ms < options_.limits.request_ms / 2 || peer.dropped || agents_.contains(number)) {
+      continue;
+    }
+    // Whoever gets an answer just now is not idle yet.
+    if (awaits(number)) peer.heard_ms = now_ms_;
+    if (now_ms_ - peer.heard_ms < options_.limits.request_ms) continue;
     drop(number, base::error(Errc::deadline_exceeded, "it asked nothing for {} ms",
                              options_.limits.request_ms));
   }

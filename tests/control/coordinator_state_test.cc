@@ -525,6 +525,9 @@ TEST_CASE("who asks nothing more keeps no place, agents and those who wait do") 
   CHECK(dropped(1'101).empty());  // once
   state.handle(PeerLost{3, "it left"});
   CHECK(dropped(1'200) == std::vector<PeerId>{4});
+  state.handle(PeerLost{1, "it crashed"});  // so the job has ended, and who stopped it is answered
+  CHECK(dropped(1'201).empty());
+  CHECK(dropped(1'300) == std::vector<PeerId>{2});
 }
 
 }  // namespace
