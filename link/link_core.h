@@ -244,6 +244,7 @@ class LinkCore final : public Link,
   bool fatal_ = false;   ///< a fault that sending again cannot cure
   std::int64_t heard_ms_ = 0;
   std::int64_t pinged_ms_ = 0;
+  std::int64_t asked_ms_ = 0;  // since when pings are unanswered
   std::uint64_t pings_ = 0;
   bool closing_ = false;
   bool goodbye_sent_ = false;

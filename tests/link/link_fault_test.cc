@@ -221,6 +221,24 @@ TEST_CASE("a silent peer is dead after silence_dead_ms, though its sockets are o
   CHECK(std::holds_alternative<schemas::Ping>(next_frame(peer.control)->message));
 }
 
+TEST_CASE("a silent connection is dialed anew before its peer counts as dead", "[link]") {
+  base::Limits limits = quick_limits();
+  limits.ping_ms = 20;
+  limits.progress_ms = 200;
+  Client client(limits);
+  DeafPeer peer;
+  REQUIRE(client.dial(peer.address).ok());
+  peer.greet();
+  REQUIRE(client.recorder->wait_up());
+  Plain again = peer.gate.accept();
+  const auto greeting = next_frame(again);
+  REQUIRE(greeting.ok());
+  CHECK(std::holds_alternative<schemas::Hello>(greeting->message));
+  REQUIRE(client.recorder->cuts.size() == 1);
+  CHECK_THAT(client.recorder->cuts[0].text(), Catch::Contains("silent for"));
+  CHECK(client.recorder->downs.empty());
+}
+
 TEST_CASE("a peer that does not read costs the sender a bounded queue", "[link]") {
   base::Limits limits = quick_limits();
   limits.send_queue_bytes_max = 32 << 20;
