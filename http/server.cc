@@ -213,11 +213,15 @@ class Server::Impl {
     RequestMetrics counts(metrics_);
     for (Parcel parcel; take_request(parcel);) {
       const std::string route = router_.route(parcel.bytes);
-      if (route == "/metrics") parcel.scrape = next_scrape();
+      // Only who gets the figures has scraped them: no HEAD, and nobody who is turned away.
+      if (route == "/metrics" && parcel.bytes.starts_with("GET ")) parcel.scrape = next_scrape();
       const auto begin = clock_.now_ns();
       parcel.bytes = router_.answer(parcel.bytes);
       counts.time(route, static_cast<double>(clock_.now_ns() - begin) * 1e-9);
-      counts.count(route, status_of(parcel.bytes));
+      const int status = status_of(parcel.bytes);
+      constexpr int kOk = 200;
+      if (status != kOk) parcel.scrape = 0;
+      counts.count(route, status);
       {
         base::MutexLock lock(mutex_);
         answers_.push_back(std::move(parcel));

@@ -280,6 +280,23 @@ TEST_CASE("a scrape is awaited whole, and one that began before does not count",
   CHECK(scraped.get() == Server::Scraped::yes);
 }
 
+TEST_CASE("who gets no figures has not scraped", "[http]") {
+  monitoring::Metrics metrics;
+  const auto server = start(metrics);
+  std::atomic<bool> asked = false;
+  auto scraped = std::async(std::launch::async, [&] {
+    return server->wait_scraped(60'000, [&] { return asked.load(); });
+  });
+  for (const char* const method : {"HEAD", "POST", "OPTIONS"}) {
+    Peer peer(server->address());
+    peer.send(std::string(method) + " /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    CHECK_THAT(peer.receive(), StartsWith("HTTP/1.1 "));
+    CHECK(scraped.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready);
+  }
+  asked = true;
+  CHECK(scraped.get() == Server::Scraped::given_up);
+}
+
 TEST_CASE("a wait for a scrape can be given up", "[http]") {
   monitoring::Metrics metrics;
   const auto server = start(metrics);
