@@ -143,7 +143,7 @@ class AgentNode final : public actors::AgentPorts {
   BackgroundCalls pieces_;
 };
 
-class AgentNode::CoordinatorHandler final : public link::LinkHandler {
+class AgentNode::CoordinatorHandler final : public link::ControlHandler {
  public:
   CoordinatorHandler(actors::Agent& agent, std::shared_ptr<PieceDesk> desk, std::uint64_t join)
       : agent_(agent), desk_(std::move(desk)), join_(join) {}
@@ -170,7 +170,7 @@ class AgentNode::CoordinatorHandler final : public link::LinkHandler {
   const std::uint64_t join_;
 };
 
-class AgentNode::ChildHandler final : public link::LinkHandler {
+class AgentNode::ChildHandler final : public link::ControlHandler {
  public:
   ChildHandler(actors::Agent& agent, ProcessKey key) : agent_(agent), key_(std::move(key)) {}
   void on_envelope(schemas::Envelope envelope) override {

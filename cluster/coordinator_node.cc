@@ -195,7 +195,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   BackgroundCalls pieces_;
 };
 
-class CoordinatorNode::PeerHandler final : public link::LinkHandler {
+class CoordinatorNode::PeerHandler final : public link::ControlHandler {
  public:
   PeerHandler(CoordinatorNode& node, const std::shared_ptr<link::Link>& link)
       : node_(node), peer_(node.peers_.add(link)) {

@@ -43,7 +43,7 @@ std::string make_request() {
 }
 
 /// The answer awaited over one link.
-class Mailbox final : public link::LinkHandler {
+class Mailbox final : public link::ControlHandler {
  public:
   void on_up() override {
     const base::MutexLock lock(mutex_);

@@ -81,7 +81,7 @@ base::Limits link_limits(const schemas::JobSpec& spec) {
 }
 
 /// The coordinator, through the agent.
-class AgentHandler final : public link::LinkHandler {
+class AgentHandler final : public link::ControlHandler {
  public:
   explicit AgentHandler(Inbox& inbox) : inbox_(inbox) {}
   void on_envelope(schemas::Envelope envelope) override { inbox_.put(std::move(envelope)); }

@@ -83,6 +83,14 @@ class LinkHandler {
   virtual void on_down(const base::Status& reason) = 0;
 };
 
+/// A handler of the control plane, whose messages have no payloads: one that has ends the link with
+/// data_loss before it costs memory.
+class ControlHandler : public LinkHandler {
+ public:
+  base::Result<base::Buffer> place_payload(const schemas::Envelope& envelope, std::size_t bytes,
+                                           base::BufferPool& pool) final;
+};
+
 /// See the top of the file. Any thread.
 class Link {
  public:

@@ -50,6 +50,13 @@ Result<base::Buffer> LinkHandler::place_payload(const Envelope&, std::size_t byt
   return pool.allocate(bytes, "received payloads");
 }
 
+Result<base::Buffer> ControlHandler::place_payload(const Envelope& envelope, std::size_t bytes,
+                                                   base::BufferPool&) {
+  if (bytes == 0) return base::Buffer{};
+  return base::error(Errc::data_loss, "[link] a {} with a payload of {} bytes",
+                     schemas::message_name(envelope.message.index()), bytes);
+}
+
 LinkCore::LinkCore(std::shared_ptr<LinkContext> context, Plan plan)
     : context_(std::move(context)), plan_(std::move(plan)), peer_(plan_.peer) {
   for (std::size_t i = 0; i < plan_.lanes; ++i) {

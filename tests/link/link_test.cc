@@ -94,6 +94,30 @@ TEST_CASE("the owner chooses where a payload is read to", "[link]") {
   CHECK(pool.held() == 0);
 }
 
+TEST_CASE("a handler of the control plane takes no payload", "[link]") {
+  struct Plain final : ControlHandler {
+    void on_envelope(Envelope envelope) override { inner->on_envelope(std::move(envelope)); }
+    void on_down(const Status& reason) override { inner->on_down(reason); }
+    std::shared_ptr<Recorder> inner = std::make_shared<Recorder>();
+  };
+  CountingPool pool;
+  LinkSet links(quick_limits(), pool);
+  const auto plain = std::make_shared<Plain>();
+  const auto address = links.listen("localhost:0", server_end(), [&](const auto&, const auto&) {
+    return Result<std::shared_ptr<LinkHandler>>(plain);
+  });
+  REQUIRE(address.ok());
+  Client client;
+  REQUIRE(client.dial(*address).ok());
+  REQUIRE(client.link->send(push_of(3, 1, 0)).ok());
+  REQUIRE(plain->inner->wait_envelopes(1));
+  REQUIRE(client.link->send(push_of(3, 2, 777)).ok());
+  const Status down = plain->inner->wait_down();
+  CHECK(down.code() == Errc::data_loss);
+  CHECK_THAT(down.text(), Catch::Contains("GradientPush with a payload of 777 bytes"));
+  CHECK(pool.held() == 0);
+}
+
 TEST_CASE("an envelope that the owner does not allow is neither read nor delivered", "[link]") {
   struct Guard final : LinkHandler {
     Status allow(const Envelope& envelope) override {
