@@ -232,10 +232,12 @@ void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
   }
   Section section = table_of(train, "initializer");
   section.choose("name", kNames<schemas::InitializerKind>, initializer.kind);
-  read_optional(section, "scale", initializer.scale, RealRange{.least = 0.0});
+  using Kind = schemas::InitializerKind;
+  const bool any_scale = initializer.kind == Kind::constant;  // it is the value
+  read_optional(section, "scale", initializer.scale,
+                any_scale ? RealRange{} : RealRange{.least = 0.0});
   section.choose("fan", kNames<schemas::FanKind>, initializer.fan);
   section.choose("distribution", kNames<schemas::Distribution>, initializer.distribution);
-  using Kind = schemas::InitializerKind;
   const bool of_fans = initializer.kind == Kind::xavier || initializer.kind == Kind::msra;
   if (!of_fans) section.warn("fan", "is of xavier and msra: it does nothing");
   if (initializer.kind != Kind::xavier) {

@@ -352,6 +352,47 @@ TEST_CASE("malformed TOML is one error with its place", "[job_file]") {
   CHECK_THAT(control.errors[0].to_string(), Contains("control character") && !Contains("..."));
 }
 
+TEST_CASE("many dots are refused in keys, not in numbers and comments", "[job_file]") {
+  const auto repeated = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  const auto refused = [](const std::string& text) {
+    const JobFile job = parse_job("job.toml", text, {});
+    return !job.errors.empty() &&
+           job.errors[0].to_string().find("more than 64 dots in a line") != std::string::npos;
+  };
+  CHECK_FALSE(refused("# " + repeated(".", 200)));
+  CHECK_FALSE(refused("[data]\nmean = [" + repeated("0.5, ", 200) + "1e-1.0]"));
+  for (const char* const part : {"a.", "1.", "a . ", "1 .", "1.1 . ", "\"1\".", "'.'.", "1.1.a."}) {
+    INFO(part);
+    CHECK(refused(repeated(part, 200) + "a = 1"));
+    CHECK(refused("x = {" + repeated(part, 200) + "a = 1}"));
+    CHECK(refused("[" + repeated(part, 200) + "a]"));
+  }
+  CHECK(refused("# \"\"\", " + repeated("a.", 200) + "a = 1"));
+}
+
+TEST_CASE("an empty array of rules is none", "[job_file]") {
+  for (const ConfigError& error : parse("[train]\nkeys = []").errors) {
+    CHECK_THAT(error.to_string(), !Contains("train.keys"));
+  }
+}
+
+TEST_CASE("'..' behind a symbolic link is the parent of where the link leads", "[job_file]") {
+  const TestFolder folder("job-file-links");
+  const std::filesystem::path real = folder.path() / "real" / "images";
+  std::filesystem::create_directories(real);
+  std::filesystem::create_directory_symlink(real, folder.path() / "current");
+  const auto trained = [&](const std::string& path) {
+    return parse("", {"data.train=" + (folder.path() / path).string()}).spec.data.train;
+  };
+  CHECK(trained("current/../train.rec") ==
+        std::filesystem::canonical(folder.path() / "real") / "train.rec");
+  CHECK(trained("current/./train.rec") == (folder.path() / "current" / "train.rec").string());
+}
+
 TEST_CASE("overrides win over the file and over earlier ones", "[job_file]") {
   const JobFile job =
       read_job_file(kExample, {"data.batch=64", "data.batch=128", "train.optimizer.lr=1e-3",

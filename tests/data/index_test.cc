@@ -30,6 +30,9 @@ TEST_CASE("an index is written as MXNet writes it and read back") {
   CHECK(*read_index(path, kMany) == entries);
   test::write_bytes(path, bytes_of("0\t0\r\n1\t832\r\n7\t1664"));
   CHECK(*read_index(path, kMany) == entries);
+  // What other programs and people write.
+  test::write_bytes(path, bytes_of("0 0\n\n  1\t 832 \r\n7\t\t1664\t\n \n"));
+  CHECK(*read_index(path, kMany) == entries);
   test::write_bytes(path, {});
   CHECK(read_index(path, kMany)->empty());
   CHECK(index_path("a/train.rec") == std::filesystem::path("a/train.idx"));
@@ -39,7 +42,7 @@ TEST_CASE("malformed index lines are named by number") {
   const TemporaryFolder folder;
   const auto path = folder / "x.idx";
   for (const std::string line :
-       {"", "1", "1 2", "a\t2", "1\t", "1\t-2", "1\t2\t3", "1\t2 ", "1\t99999999999999999999999"}) {
+       {"1", "a\t2", "1\t", "\t1", "1\t-2", "1\t2\t3", "1 2 3", "1\t99999999999999999999999"}) {
     INFO(line);
     test::write_bytes(path, bytes_of("0\t0\n" + line + "\n5\t5\n"));
     const auto entries = read_index(path, kMany);
@@ -153,6 +156,10 @@ TEST_CASE("an index that cannot belong to its file is refused") {
     CHECK_THAT(dataset.status().text(), Catch::Contains("x.idx: offset"));
     CHECK_THAT(dataset.status().text(), Catch::Contains("troupe data index"));
   }
+  test::write_bytes(folder / "x.idx", {});
+  CHECK_THAT(
+      Dataset::open(path).status().text(),
+      Catch::Contains("x.idx: names no records, but ") && Catch::Contains("troupe data index"));
 }
 
 TEST_CASE("an index is made from heads alone, whatever lengths they announce") {

@@ -206,6 +206,10 @@ TEST_CASE("a folder with a wrong image, class or nothing is refused by name") {
   const ImageShape shape{1, 4, 8};
   const std::vector<std::uint8_t> pixels(64, 9);
   test::write_bytes(folder / "train/a/1.png", test::encode_png(std::span(pixels).first(32), shape));
+  CHECK_THAT(pack().text(), Catch::Contains("test: no image in it"));
+  fs::create_directories(folder / "test/a");
+  CHECK_THAT(pack().text(), Catch::Contains("test: no image in it"));
+  fs::copy(folder / "train/a/1.png", folder / "test/a/1.png");
   REQUIRE(pack().ok());
   test::write_bytes(folder / "train/a/2.png", test::encode_png(pixels, {1, 8, 8}));
   CHECK_THAT(pack().text(), Catch::Contains("train/a/2.png: the image is 1 x 8 x 8") &&

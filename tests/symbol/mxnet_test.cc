@@ -101,6 +101,21 @@ TEST_CASE("what Gluon exports is read: dtypes as numbers, extents of 0 that are 
   CHECK(net.to_json().find(R"x("__shape__":"(64, 0, 7, 7)")x") != std::string::npos);
 }
 
+TEST_CASE("an operator that is called like a variable gets another name") {
+  const std::string text = R"json({"nodes": [
+    {"op": "null", "name": "x", "inputs": []},
+    {"op": "exp", "name": "x", "inputs": [[0, 0, 0]]},
+    {"op": "exp", "name": "y", "inputs": [[1, 0, 0]]},
+    {"op": "null", "name": "y", "inputs": []},
+    {"op": "elemwise_add", "name": "sum", "inputs": [[2, 0, 0], [3, 0, 0]]}],
+    "arg_nodes": [0, 3], "heads": [[4, 0, 0]]})json";
+  const Symbol net = Symbol::from_json(table(), text).value();
+  CHECK(net.validate().ok());
+  CHECK(net.list_arguments() == std::vector<std::string>{"x", "y"});
+  CHECK(net.internals().list_outputs() ==
+        std::vector<std::string>{"x", "x_1_output", "y_1_output", "y", "sum_output"});
+}
+
 TEST_CASE("__shape__ and __dtype__ are MXNet's: what is unknown tells nothing") {
   const auto shape = [](const char* text) {
     return Symbol::variable("v", {{"__shape__", text}})

@@ -39,5 +39,22 @@ TEST_CASE("sgd given as a symbol trains to the bits of the built-in sgd", "[upda
   CHECK(tests::trained_hash(table, spec, "symbol") == built_in);
 }
 
+TEST_CASE("decay of an optimizer given as a symbol is its own, and no multiplier's", "[updater]") {
+  const TestFolder folder("updater-decay");
+  write_test_records(folder.path() / "train.rec", 8, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  spec.data.test.clear();
+  spec.train.epochs = 1;
+  spec.train.optimizer.symbol_json = sgd_as_symbol(table, spec.train.optimizer);
+  spec.train.optimizer.name.clear();
+  spec.train.optimizer.decay = schemas::Decay::weights;
+  CHECK(tests::run_job(table, spec).status.ok());
+  std::filesystem::remove_all(spec.checkpoint.dir);
+  spec.train.keys = {{.match = "*_bias", .wd_mult = 0.5}};
+  CHECK_THAT(tests::run_job(table, spec).status.text(),
+             Catch::Contains("has the multiplier 0.5 of weight decay"));
+}
+
 }  // namespace
 }  // namespace troupe::train
