@@ -3,12 +3,14 @@
 #include "ops/jit/compiler.h"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <fmt/core.h>
 #include <nvrtc.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -36,6 +38,7 @@ using base::Status;
 /// The functions of the library that are used here.
 struct Library {
   int major = 0, minor = 0;
+  std::uintmax_t bytes = 0;  ///< of its file, which tell patch levels apart; 0: unknown
   decltype(nvrtcCreateProgram)* create;
   decltype(nvrtcDestroyProgram)* destroy;
   decltype(nvrtcCompileProgram)* compile;
@@ -47,6 +50,15 @@ struct Library {
   decltype(nvrtcGetNumSupportedArchs)* count_architectures;
   decltype(nvrtcGetSupportedArchs)* architectures;
 };
+
+/// The size of the file that `function` was loaded from.
+std::uintmax_t file_bytes(const void* function) {
+  Dl_info info{};
+  std::error_code unknown;
+  if (::dladdr(function, &info) == 0 || info.dli_fname == nullptr) return 0;
+  const std::uintmax_t bytes = std::filesystem::file_size(info.dli_fname, unknown);
+  return unknown ? 0 : bytes;
+}
 
 Result<Library> load() {
   const std::string name = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
@@ -71,6 +83,7 @@ Result<Library> load() {
   if (version(&f.major, &f.minor) != NVRTC_SUCCESS) {
     return base::error(Errc::failed_precondition, "{} tells no version", file.file());
   }
+  f.bytes = file_bytes(reinterpret_cast<const void*>(version));
   // The library opens this one by name when it compiles, and finds it only where the system's
   // loader looks. Without it compiling fails, which is seen then.
   const std::filesystem::path folder = std::filesystem::path(file.file()).parent_path();
@@ -168,7 +181,7 @@ class Program {
 
 /// All that the machine code depends on.
 std::string recipe(const Library& lib, const std::string& source, int architecture) {
-  std::string text = fmt::format("NVRTC {}.{}\n", lib.major, lib.minor);
+  std::string text = fmt::format("NVRTC {}.{}, {} bytes\n", lib.major, lib.minor, lib.bytes);
   for (const std::string& option : options_for(architecture)) text += option + "\n";
   return text + source;
 }
