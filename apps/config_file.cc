@@ -110,12 +110,18 @@ constexpr int kLineDotsMax = 64;
 bool of_number(std::string_view line, std::size_t at) {
   constexpr std::string_view kOfNumbers = "0123456789_eE+-.";
   const auto digit = [&](std::size_t i) {
-    return i < line.size() && line[i] >= '0' && line[i] <= '9';
+    return i < line.size() && std::isdigit(static_cast<unsigned char>(line[i])) != 0;
   };
   if (at == 0 || !digit(at - 1) || !digit(at + 1)) return false;
   const std::size_t before = line.find_last_not_of(kOfNumbers, at);
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const std::size_t end = std::min(line.find_first_not_of(kOfNumbers, at), line.size());
+  // A key goes on there.
+  const auto of_key = [&](std::size_t i) {
+    return i < line.size() && (std::isalnum(static_cast<unsigned char>(line[i])) != 0 ||
+                               line[i] == '"' || line[i] == '\'');
+  };
+  if (of_key(end) || (begin > 0 && of_key(begin - 1))) return false;
   return line.substr(begin, end - begin).find('.') == at - begin &&
          line.substr(at + 1, end - at - 1).find('.') == std::string_view::npos;
 }

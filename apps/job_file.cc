@@ -492,18 +492,30 @@ base::Result<std::string> read_standard_input(std::uint64_t bytes_max) {
                      bytes_max);
 }
 
+/// Behind a symbolic link ".." is the parent of where that leads, so links in front of the last
+/// ".." are followed, and no others.
+std::filesystem::path without_climbing(const std::filesystem::path& path) {
+  std::filesystem::path climbed, rest;
+  for (const std::filesystem::path& part : path) {
+    rest /= part;
+    if (part != "..") continue;
+    climbed /= rest;
+    rest.clear();
+  }
+  std::error_code failed;
+  const auto followed = std::filesystem::weakly_canonical(climbed, failed);
+  return climbed.empty() || failed ? path : followed / rest;
+}
+
 base::Status make_absolute(std::string& path) {
   if (path.empty()) return {};
   std::error_code failed;
-  auto absolute = std::filesystem::absolute(path, failed);
-  // Behind a symbolic link ".." is the parent of where that leads, so links before it are followed.
-  const bool climbs = std::find(absolute.begin(), absolute.end(), "..") != absolute.end();
-  if (!failed && climbs) absolute = std::filesystem::weakly_canonical(absolute, failed);
+  const auto absolute = std::filesystem::absolute(path, failed);
   if (failed) {
     return base::error(base::errc_of_errno(failed.value()), "'{}' has no absolute path: {}", path,
                        failed.message());
   }
-  path = absolute.lexically_normal().string();
+  path = without_climbing(absolute).lexically_normal().string();
   return {};
 }
 

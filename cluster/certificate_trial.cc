@@ -11,7 +11,7 @@
 namespace troupe::cluster {
 
 /// Called on the links' thread, asked on the trial's.
-class CertificateTrial::Probe final : public link::LinkHandler {
+class CertificateTrial::Probe final : public link::ControlHandler {
  public:
   void on_up() override {
     const base::MutexLock lock(mutex_);

@@ -530,9 +530,8 @@ void LinkCore::tick_up(std::int64_t now_ms) {
   if (asked && control.open && plan_.origin == Origin::dialed &&
       now_ms - asked_ms_ >= signed_ms(limits.progress_ms)) {
     asked_ms_ = now_ms;
-    return lane_failed(
-        0, base::error(Errc::deadline_exceeded, "silent for {} ms, pings or not", silent_ms),
-        false);
+    return lane_failed(0, base::error(Errc::deadline_exceeded, "silent for {} ms", silent_ms),
+                       false);
   }
   const bool due =
       silent_ms >= signed_ms(limits.ping_ms) && now_ms - pinged_ms_ >= signed_ms(limits.ping_ms);

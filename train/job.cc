@@ -101,12 +101,12 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
 /// An error unless loss and accuracy can be read from the first output.
 base::Status check_scored(const symbol::Symbol& network, const InputSpec& inputs) {
   TROUPE_TRY_ASSIGN(const symbol::InferredShapes shapes,
-                    network.infer_shapes({{inputs.data, batch_shape(1, inputs.sample)},
-                                          {inputs.label, base::Shape{1}}}));
+                    network.infer_shapes({{inputs.data, batch_shape(2, inputs.sample)},
+                                          {inputs.label, base::Shape{2}}}));
   const base::Shape& first = shapes.outputs.front();
-  if (first.rank() >= 2 && first[0] == 1) return {};
+  if (first.rank() >= 2 && first[0] == 2) return {};
   return base::error(base::Errc::invalid_argument,
-                     "output {} has shape {} for one sample: loss and accuracy are read from the "
+                     "output {} has shape {} for two samples: loss and accuracy are read from the "
                      "first output, which must be (samples, classes)",
                      network.list_outputs().front(), first.to_string());
 }

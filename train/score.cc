@@ -19,18 +19,31 @@ base::Result<schemas::MetricPair> read_pair(const std::vector<ndarray::NDArray>&
 
 ops::Attributes label_attributes(const symbol::Symbol& symbol) {
   const symbol::Graph graph = symbol.graph();
-  const symbol::GraphNode& loss = graph.node(graph.heads.front());
-  ops::Attributes attributes;
-  for (const auto& [name, value] : loss.params.to_attributes()) {
-    if (name == "use_ignore" || name == "ignore_label") attributes[name] = value;
+  const auto reading_of = [](const symbol::GraphNode& node) {
+    ops::Attributes attributes;
+    for (const auto& [name, value] : node.params.to_attributes()) {
+      if (name == "use_ignore" || name == "ignore_label") attributes[name] = value;
+    }
+    return attributes;
+  };
+  ops::Attributes found = reading_of(graph.node(graph.heads.front()));
+  // The loss may be another output: Group([BlockGrad(softmax), softmax_cross_entropy]).
+  for (const symbol::GraphNode& node : graph.nodes) {
+    if (found.empty()) found = reading_of(node);
   }
-  return attributes;
+  return found;
 }
 
 base::Result<BatchMetrics> BatchMetrics::compute(const ndarray::NDArray& probabilities,
                                                  const ndarray::NDArray& labels,
                                                  const ops::Attributes& reading) {
   const base::Shape& shape = probabilities.shape();
+  if (shape.rank() < 2) {
+    return base::error(base::Errc::invalid_argument,
+                       "loss and accuracy are read from the first output, which must be (samples, "
+                       "classes), and has shape {}",
+                       shape.to_string());
+  }
   const base::Shape rows{shape[0], shape.elements(1, shape.rank())};
   const std::array inputs = {shape.rank() == 2 ? probabilities : probabilities.reshape(rows),
                              labels};

@@ -18,16 +18,16 @@ namespace troupe::train {
 /// Metrics by name.
 using MetricValues = std::map<std::string, schemas::MetricPair>;
 
-/// How the loss at the symbol's first output reads labels, for BatchMetrics::compute(): the
-/// parameters by which it leaves samples out, if it has them.
+/// How the symbol's loss reads labels, for BatchMetrics::compute(): the parameters by which it
+/// leaves samples out, if it has them; of several losses the first output's, or the first.
 ops::Attributes label_attributes(const symbol::Symbol& symbol);
 
 /// Classification metrics of one batch, kept on the device until they are read.
 class BatchMetrics {
  public:
   /// Pushes the operators over probabilities and labels (n,) of class numbers. Probabilities are
-  /// (n, classes), or (n, d1, ...), whose classes are all that follows n. Samples that `reading`
-  /// (see label_attributes) leaves out do not count.
+  /// (n, classes), or (n, d1, ...), whose classes are all that follows n; others are an error.
+  /// Samples that `reading` (see label_attributes) leaves out do not count.
   static base::Result<BatchMetrics> compute(const ndarray::NDArray& probabilities,
                                             const ndarray::NDArray& labels,
                                             const ops::Attributes& reading = {});

@@ -256,6 +256,9 @@ Status can_compile(base::Device device) {
   TROUPE_TRY(check_compiler());
   TROUPE_TRY_ASSIGN(const Library* const lib, usable_library());
   TROUPE_TRY(architecture_of(*lib, device).status());
+#if CUDART_VERSION < 12080
+  return load_kernel({}, nullptr).status();
+#endif
   // Machine code is loaded by every driver of the compiler's generation, "13" of "13.0", and later.
   const std::string& driver = gpu::inventory().driver;
   if (std::atoi(driver.c_str()) >= lib->major) return {};

@@ -35,8 +35,8 @@ struct Winograd {
 /// vectors, so that neighbours do not fall on the same sets of the cache.
 struct TileSlabs {
   std::int64_t row, slab;
-  TileSlabs(std::int64_t rows, std::int64_t row, std::int64_t lanes)
-      : row(row), slab((rows * row / lanes | 1) * lanes) {}
+  TileSlabs(std::int64_t rows, std::int64_t width, std::int64_t lanes)
+      : row(width), slab((rows * width / lanes | 1) * lanes) {}
   std::int64_t elements() const { return 36 * slab; }
 };
 
@@ -92,7 +92,8 @@ std::int64_t winograd_block();
 /// The gradients of weights and bias. Results depend on the extents alone.
 class WinogradGradient {
  public:
-  WinogradGradient(const Winograd& extents, int team);
+  /// `block`: the largest that may be taken.
+  WinogradGradient(const Winograd& extents, int team, std::int64_t block = winograd_block());
 
   std::size_t scratch_bytes() const;
   /// `data` is the forward pass's input, `gradient` that of its output. Writes the dense

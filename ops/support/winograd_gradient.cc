@@ -301,8 +301,8 @@ std::int64_t winograd_block() {
   return cache > 0 && cache < kHoldsBlock ? 2 * kWinogradBlock : kWinogradBlock;
 }
 
-WinogradGradient::WinogradGradient(const Winograd& extents, int team)
-    : extents_(extents), team_(team), block_(winograd_block()) {
+WinogradGradient::WinogradGradient(const Winograd& extents, int team, std::int64_t block)
+    : extents_(extents), team_(team), block_(block) {
   const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(extents.tiles(), kGroupTiles));
   const std::int64_t room =
       kKeptBytes / (weight_elements(extents) * static_cast<std::int64_t>(sizeof(float)));

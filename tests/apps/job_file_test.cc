@@ -365,7 +365,8 @@ TEST_CASE("many dots are refused in keys, not in numbers and comments", "[job_fi
   };
   CHECK_FALSE(refused("# " + repeated(".", 200)));
   CHECK_FALSE(refused("[data]\nmean = [" + repeated("0.5, ", 200) + "1e-1.0]"));
-  for (const char* const part : {"a.", "1.", "a . ", "1 .", "1.1 . ", "\"1\".", "'.'.", "1.1.a."}) {
+  for (const char* const part : {"a.", "1.", "a . ", "1 .", "1.1 . ", "\"1\".", "'.'.", "1.1.a.",
+                                 "1.1a", "1.1a1.", "1.1\" \"."}) {
     INFO(part);
     CHECK(refused(repeated(part, 200) + "a = 1"));
     CHECK(refused("x = {" + repeated(part, 200) + "a = 1}"));
@@ -391,6 +392,9 @@ TEST_CASE("'..' behind a symbolic link is the parent of where the link leads", "
   CHECK(trained("current/../train.rec") ==
         std::filesystem::canonical(folder.path() / "real") / "train.rec");
   CHECK(trained("current/./train.rec") == (folder.path() / "current" / "train.rec").string());
+  // A link behind it stays what it is.
+  CHECK(trained("real/../current/train.rec") ==
+        std::filesystem::canonical(folder.path()) / "current" / "train.rec");
 }
 
 TEST_CASE("overrides win over the file and over earlier ones", "[job_file]") {

@@ -283,10 +283,14 @@ TEST_CASE("a scrape is awaited whole, and one that began before does not count",
 TEST_CASE("who gets no figures has not scraped", "[http]") {
   monitoring::Metrics metrics;
   const auto server = start(metrics);
-  std::atomic<bool> asked = false;
+  std::atomic<bool> waits = false, asked = false;
   auto scraped = std::async(std::launch::async, [&] {
-    return server->wait_scraped(60'000, [&] { return asked.load(); });
+    return server->wait_scraped(60'000, [&] {
+      waits = true;
+      return asked.load();
+    });
   });
+  while (!waits) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (const char* const method : {"HEAD", "POST", "OPTIONS"}) {
     Peer peer(server->address());
     peer.send(std::string(method) + " /metrics HTTP/1.1\r\nHost: x\r\n\r\n");

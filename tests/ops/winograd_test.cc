@@ -99,7 +99,7 @@ struct Setup {
   }
 
   /// In the order of `expected`.
-  std::vector<Tensor> run(int team) const {
+  std::vector<Tensor> run(int team, std::int64_t block = winograd_block()) const {
     std::vector<Tensor> results = {Tensor(DType::f32, c.output(), by_lanes(c.output())),
                                    Tensor(DType::f32, c.data(), by_lanes(c.data())),
                                    Tensor(DType::f32, c.weight()), Tensor(DType::f32, bias.shape)};
@@ -107,7 +107,7 @@ struct Setup {
     const Tensor x = packed(data, by_lanes(c.data()));
     const Tensor y = packed(gradient, by_lanes(c.output()));
     const WinogradConvolution forward(c.extents(), team), back(c.rotated(), team);
-    const WinogradGradient gradients(c.extents(), team);
+    const WinogradGradient gradients(c.extents(), team, block);
     with_context(team, forward.scratch_bytes(), [&](const KernelContext& context) {
       forward.run(context, address(x), address(transformed(team, false)), {.bias = address(bias)},
                   address(results[0]));
@@ -136,6 +136,12 @@ void check_case(const OpTable& table, const Case& c, std::initializer_list<int> 
     const std::vector<Tensor> again = setup.run(team);
     for (std::size_t i = 0; i < results.size(); ++i) CHECK(again[i].same_bits(results[i]));
   }
+  // Whatever a machine's caches are.
+  for (const std::int64_t block : {kWinogradBlock, 2 * kWinogradBlock}) {
+    INFO("block " << block);
+    const std::vector<Tensor> again = setup.run(teams.begin()[0], block);
+    for (std::size_t i = 0; i < results.size(); ++i) CHECK(again[i].same_bits(results[i]));
+  }
 }
 
 TEST_CASE("Winograd's convolutions are near the direct sums, the same for every team",
@@ -153,6 +159,7 @@ TEST_CASE("Winograd's convolutions are near the direct sums, the same for every 
     check_case(table, {2, 1, 5, 13, 1, 0, 1}, {2});         // one column
     check_case(table, {1, 9, 5, 7, 7, 1, 1}, {2, 7});       // few tiles, several blocks
     check_case(table, {5, 2, 2, 27, 30, 1, 1}, {2, 3, 5});  // groups of each thread's own
+    check_case(table, {2, 18, 11, 6, 6, 1, 1}, {2});        // blocks of either size, and rests
   }
 }
 
@@ -271,7 +278,9 @@ TEST_CASE("scratch of Winograd's convolutions stays below 4 MB a thread", "[wino
         INFO(channels << " channels of " << side << ", team " << team);
         CHECK(WinogradConvolution(w, team).scratch_bytes() <= kMost * std::size_t(team));
       }
-      CHECK(WinogradGradient(w, 2).scratch_bytes() <= kMost * 2);
+      for (const std::int64_t block : {kWinogradBlock, 2 * kWinogradBlock}) {
+        CHECK(WinogradGradient(w, 2, block).scratch_bytes() <= kMost * 2);
+      }
     }
   }
 }

@@ -47,6 +47,23 @@ TEST_CASE("samples that the loss leaves out count in no figure", "[score]") {
     CHECK(BatchMetrics::compute(*probabilities, *none, reading)->read()->empty());
   }
   CHECK(label_attributes(network("softmax", {})).empty());
+  CHECK(label_attributes(network("softmax_cross_entropy", {{"use_ignore", "True"}}))
+            .at("use_ignore") == "True");
+  const auto scalar = NDArray::from<float>(test.runtime, {}, std::array{0.5F});
+  CHECK(BatchMetrics::compute(*scalar, *labels, reading).status().code() ==
+        base::Errc::invalid_argument);
+}
+
+TEST_CASE("the loss may be another output than the one that is scored", "[score]") {
+  symbol::Composer c(tests::test_operators());
+  const symbol::Symbol fc =
+      c.call("fully_connected", "fc", {c.variable("data")}, {{"num_hidden", "4"}});
+  const symbol::Symbol seen = c.call("BlockGrad", "seen", {c.call("softmax", "p", {fc})});
+  const symbol::Symbol loss = c.call("softmax_cross_entropy", "loss", {fc, c.variable("label")},
+                                     {{"use_ignore", "True"}, {"ignore_label", "3"}});
+  const std::vector<symbol::Symbol> outputs = {seen, loss};
+  const auto reading = label_attributes(c.finish(symbol::Symbol::group(outputs)).value());
+  CHECK(std::stod(reading.at("ignore_label")) == 3);
 }
 
 TEST_CASE("a job scores as its loss reads labels", "[score]") {
@@ -76,7 +93,7 @@ TEST_CASE("a job whose first output has no classes is refused", "[score]") {
   spec.data.test.clear();
   spec.model.symbol_json = network("softmax_cross_entropy", {}).to_json();
   CHECK_THAT(open_job(spec, tests::test_operators()).status().text(),
-             Catch::Contains("output loss_loss has shape (1) for one sample: loss and accuracy "
+             Catch::Contains("output loss_loss has shape (1) for two samples: loss and accuracy "
                              "are read from the first output, which must be (samples, classes)"));
 }
 
