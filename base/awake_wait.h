@@ -23,13 +23,13 @@ class AwakeWait {
   /// Waits until `changed` is notified, or for one look. False, without waiting: nothing of the
   /// limit is left.
   bool once(std::condition_variable_any& changed, Mutex& mutex) TROUPE_REQUIRES(mutex) {
-    using Clock = std::chrono::steady_clock;
+    using Steady = std::chrono::steady_clock;
     constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(500);
     if (left_.count() <= 0) return false;
     const std::chrono::nanoseconds most = std::min(left_, kLook);
-    const Clock::time_point begin = Clock::now();
+    const Steady::time_point begin = Steady::now();
     changed.wait_for(mutex, most);
-    left_ -= std::min<std::chrono::nanoseconds>(Clock::now() - begin, most);
+    left_ -= std::min<std::chrono::nanoseconds>(Steady::now() - begin, most);
     return true;
   }
 
