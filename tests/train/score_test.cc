@@ -93,7 +93,7 @@ TEST_CASE("a job whose first output has no classes is refused", "[score]") {
   spec.data.test.clear();
   spec.model.symbol_json = network("softmax_cross_entropy", {}).to_json();
   CHECK_THAT(open_job(spec, tests::test_operators()).status().text(),
-             Catch::Contains("output loss_loss has shape (1) for two samples: loss and accuracy "
+             Catch::Contains("output loss_output has shape (1,) for two samples: loss and accuracy "
                              "are read from the first output, which must be (samples, classes)"));
 }
 
