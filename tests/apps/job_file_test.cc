@@ -387,8 +387,12 @@ TEST_CASE("'..' behind a symbolic link is the parent of where the link leads", "
   std::filesystem::create_directories(real);
   std::filesystem::create_directory_symlink(real, folder.path() / "current");
   const auto trained = [&](const std::string& path) {
-    return read_job_file(kExample, {"data.train=" + (folder.path() / path).string()})
-        .spec.data.train;
+    schemas::JobSpec spec = read_job_file(kExample, {}).spec;
+    spec.data.train = (folder.path() / path).string();
+    const base::Status prepared = prepare_submission(spec);
+    INFO(prepared.text());
+    CHECK(prepared.ok());
+    return spec.data.train;
   };
   CHECK(trained("current/../train.rec") ==
         std::filesystem::canonical(folder.path() / "real") / "train.rec");
