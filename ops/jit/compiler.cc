@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -261,7 +261,9 @@ Status can_compile(base::Device device) {
 #endif
   // Machine code is loaded by every driver of the compiler's generation, "13" of "13.0", and later.
   const std::string& driver = gpu::inventory().driver;
-  if (std::atoi(driver.c_str()) >= lib->major) return {};
+  int known = 0;
+  std::from_chars(driver.data(), driver.data() + driver.size(), known);
+  if (known >= lib->major) return {};
   return base::error(Errc::unimplemented, "the driver knows CUDA {}, NVRTC is {}.{}", driver,
                      lib->major, lib->minor);
 }

@@ -64,19 +64,27 @@ TileSlabs sums_of(std::int64_t channels, std::int64_t filters) {
   return {panels * channels, panel_filters(), lanes()};
 }
 
-/// Numbers in order that are fetched while something else is multiplied.
+/// Two rows of numbers that are fetched while something else is multiplied.
 struct Fetched {
-  const float* at;
-  std::int64_t floats;
+  struct Range {
+    const float* at;
+    std::int64_t floats;
+  };
+  Range inputs, gradients;
 
   /// The share `index` of `count`.
   Fetched share(std::int64_t index, std::int64_t count) const {
-    const std::int64_t begin = floats * index / count;
-    return {at + begin, floats * (index + 1) / count - begin};
+    const auto part = [&](const Range& range) {
+      const std::int64_t begin = range.floats * index / count;
+      return Range{range.at + begin, range.floats * (index + 1) / count - begin};
+    };
+    return {part(inputs), part(gradients)};
   }
   void take() const {
     constexpr std::int64_t kLine = 16;
-    for (std::int64_t i = 0; i < floats; i += kLine) fetch(at + i);
+    for (const Range& range : {inputs, gradients}) {
+      for (std::int64_t i = 0; i < range.floats; i += kLine) fetch(range.at + i);
+    }
   }
 };
 
@@ -125,12 +133,11 @@ void add_rows(Rows<const float> inputs, Rows<const float> gradients, std::int64_
 /// All channels of the block times one or two vectors of filters.
 template <int kVectors>
 void add_panel(Rows<const float> inputs, Rows<const float> gradients, std::int64_t tiles, float* to,
-               std::int64_t rows, Fetched next_inputs, Fetched next_gradients) {
+               std::int64_t rows, const Fetched& next) {
   const std::int64_t all = (rows + kRows - 1) / kRows;
   for (std::int64_t parts = all; parts > 0; --parts) {
     const std::int64_t part = (rows + parts - 1) / parts;
-    next_inputs.share(all - parts, all).take();
-    next_gradients.share(all - parts, all).take();
+    next.share(all - parts, all).take();
     add_rows<kRows, kVectors>(inputs, gradients, tiles, to, part);
     inputs = inputs.from(0, part);
     to += part * panel_filters();
@@ -242,15 +249,14 @@ void sum_run(const WinogradSums& s) {
       const float* const gradient = s.gradients + slab * gradients.slab;
       // The next slab is fetched, a share with each panel.
       const std::int64_t tiles = slab + 1 < kProducts ? count : 0;
-      const Fetched next_input{input + inputs.slab, tiles * inputs.row};
-      const Fetched next_gradient{gradient + gradients.slab, tiles * gradients.row};
+      const Fetched next{{input + inputs.slab, tiles * inputs.row},
+                         {gradient + gradients.slab, tiles * gradients.row}};
       for (std::int64_t filter = 0; filter < s.filters; filter += panel) {
         const bool whole = s.filters - filter >= panel;
         (whole ? add_panel<kVectorsMost>
                : add_panel<1>)({input, inputs.row}, {gradient + filter, gradients.row}, count,
                                s.sums + slab * sums.slab + filter * s.channels, s.channels,
-                               next_input.share(filter / panel, panels),
-                               next_gradient.share(filter / panel, panels));
+                               next.share(filter / panel, panels));
       }
     }
   }
