@@ -98,9 +98,8 @@ base::Result<TensorPlace> parse_tensor(const std::string& name, const json& entr
   const std::optional<DType> dtype = format_dtype(type.get<std::string>());
   if (!dtype) {
     constexpr std::size_t kShownMax = 20;
-    return base::error(Errc::unimplemented,
-                       "safetensors: tensor '{}' has dtype '{}', which is not known", name,
-                       base::shortened(base::printable(type.get<std::string>()), kShownMax));
+    return damaged("tensor '{}' has dtype '{}', which is not known", name,
+                   base::shortened(base::printable(type.get<std::string>()), kShownMax));
   }
   tensor.dtype = *dtype;
   TROUPE_TRY_ASSIGN(tensor.shape, parse_extents(name, entry["shape"]));

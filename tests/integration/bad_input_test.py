@@ -103,7 +103,7 @@ class BadInputTest(RefusalCase):
         index = self.folder / "train.idx"
         size = path.stat().st_size
         for text, texts in (("garbage\n", "train.idx:1:"),
-                            ("0\t0\n1 2\n", "train.idx:2:"),
+                            ("0\t0\n1 2 3\n", "train.idx:2:"),
                             ("0\t-4\n", "train.idx:1:"),
                             ("0\t99999999999999999999999\n", "train.idx:1:"),
                             (f"0\t0\n1\t{size}\n", ["train.idx", f"offset {size}"]),
@@ -343,7 +343,7 @@ class BadInputTest(RefusalCase):
                                  node("fully_connected", "fc", (0, 1, 2), num_hidden="-3")),
                  ["num_hidden", "-3"]),
                 ("attribute", symbol(data, node("flatten", "f", (0,), sizee="2")), "sizee"),
-                ("same", symbol(data, node("flatten", "data", (0,))), "'data'"),
+                ("same", symbol(data, node("null", "data"), node("add", "sum", (0, 1))), "'data'"),
                 ("inputs", symbol(data, node("null", "d2"), node("flatten", "f", (0, 1))), "'f'"),
                 ("deep", "[" * 200_000, "byte"),
                 ("nested", '{"nodes":' * 100_000, "byte"),

@@ -26,7 +26,7 @@ Symbol with_dropout() {
   for (int layer = 1; layer <= 8; ++layer) {
     const auto name = [layer](const char* kind) { return fmt::format("{}{}", kind, layer); };
     net = c.call("convolution", name("conv"), {net},
-                 {{"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", "16"}});
+                 {{"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", "48"}});
     net = c.call("batch_norm", name("norm"), {net});
     net = c.call("activation", name("act"), {net}, {{"act_type", "relu"}});
     if (layer % 2 == 0) net = c.call("dropout", name("drop"), {net}, {{"p", "0.3"}});
