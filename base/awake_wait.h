@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 
 #include "base/mutex.h"
 
@@ -22,7 +21,7 @@ class AwakeWait {
 
   /// Waits until `changed` is notified, or for one look. False, without waiting: nothing of the
   /// limit is left.
-  bool once(std::condition_variable_any& changed, Mutex& mutex) TROUPE_REQUIRES(mutex) {
+  bool once(CondVar& changed, Mutex& mutex) TROUPE_REQUIRES(mutex) {
     using Steady = std::chrono::steady_clock;
     constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(500);
     if (left_.count() <= 0) return false;

@@ -32,11 +32,11 @@ WIDE = "Troupe in f32"  # beside bf16
 NETWORKS = "alexnet,overfeat,vgg-a,googlenet,inception-bn,resnet50"
 MEMORY_BATCH = 64
 SHARE = "share of the FMA peak"  # of Troupe, operations counted in direct form; f32's peak
-AGREE = 5e-3  # difference of outputs or of a gradient, by the Euclidean norm, that nobody notes
+NOTED = 5e-3  # difference of outputs or of a gradient, by the Euclidean norm
 # More than that is another computation. The gradients of deep networks with batch_norm differ by
 # some per cent between any two programs, which is 10^5 times the rounding of f32. With that of bf16
 # nothing is left to compare in them (gradients that have nothing in common differ by 1.4).
-AGREE_LEAST, AGREE_BF16 = 0.1, 1.5
+AGREE = {"predict": NOTED, "train": 0.1, "bf16": 1.5}
 
 
 class Contest:
@@ -92,10 +92,8 @@ class Contest:
             if contestant == TROUPE:
                 shares.append(row[2] / row[0] / self.peak())
             elif number == 0:
-                limits = {"train": AGREE_LEAST, "bf16": AGREE_BF16}
-                agree = limits.get(what, AGREE)
-                far = check(self.path(TROUPE), self.path(contestant), batch, agree)
-                if far > AGREE:
+                far = check(self.path(TROUPE), self.path(contestant), batch, AGREE[what])
+                if far > NOTED:
                     self.notes.append(f"{network} {what} b{batch}: {contestant} differs from "
                                       f"{TROUPE} by {far:.2g}")
             return row[0]

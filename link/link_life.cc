@@ -526,16 +526,15 @@ void LinkCore::tick_up(std::int64_t now_ms) {
   Lane& control = lanes_[0];
   // A firewall may have forgotten a connection that carries nothing: a new one may come through.
   const bool asked = pinged_ms_ > heard_ms_;
-  if (!asked) asked_ms_ = now_ms;
   if (asked && control.open && plan_.origin == Origin::dialed &&
       now_ms - asked_ms_ >= signed_ms(limits.progress_ms)) {
-    asked_ms_ = now_ms;
     return lane_failed(0, base::error(Errc::deadline_exceeded, "silent for {} ms", silent_ms),
                        false);
   }
   const bool due =
       silent_ms >= signed_ms(limits.ping_ms) && now_ms - pinged_ms_ >= signed_ms(limits.ping_ms);
   if (!due || !control.open || !control.urgent.empty()) return;
+  if (!asked) asked_ms_ = now_ms;
   pinged_ms_ = now_ms;
   control.urgent.push_back(make_own_frame(plan_.self, schemas::Ping{++pings_}));
   pump(control);

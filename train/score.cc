@@ -28,8 +28,8 @@ ops::Attributes label_attributes(const symbol::Symbol& symbol) {
   };
   ops::Attributes found = reading_of(graph.node(graph.heads.front()));
   // The loss may be another output: Group([BlockGrad(softmax), softmax_cross_entropy]).
-  for (const symbol::GraphNode& node : graph.nodes) {
-    if (found.empty()) found = reading_of(node);
+  for (std::size_t i = 0; found.empty() && i < graph.nodes.size(); ++i) {
+    found = reading_of(graph.nodes[i]);
   }
   return found;
 }

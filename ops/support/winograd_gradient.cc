@@ -303,7 +303,7 @@ std::int64_t winograd_block() {
   // What a block of 64 needs, 1.4 MB, fits into a cache of 2 MB. Where it does not, the last cache
   // has to do, and twice the block, whose tiles are transformed half as often, is faster.
   constexpr long kHoldsBlock = 2 << 20;
-  const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  static const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return cache > 0 && cache < kHoldsBlock ? 2 * kWinogradBlock : kWinogradBlock;
 }
 

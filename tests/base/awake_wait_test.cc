@@ -20,7 +20,7 @@ pid_t start_waiting(std::chrono::milliseconds limit) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   Mutex mutex;
-  std::condition_variable_any changed;
+  CondVar changed;
   mutex.lock();
   AwakeWait wait(limit);
   while (wait.once(changed, mutex)) {
@@ -36,7 +36,7 @@ bool has_ended(pid_t child) {
 
 TEST_CASE("a wait ends with its limit, or when the condition holds", "[awake_wait]") {
   Mutex mutex;
-  std::condition_variable_any changed;
+  CondVar changed;
   const MutexLock lock(mutex);
   AwakeWait wait(20ms);
   int looks = 0;
