@@ -113,6 +113,7 @@ ExitCode exit_code_of(base::Errc code) {
       return ExitCode::no_resources;
     case Errc::unavailable:
     case Errc::deadline_exceeded:
+    case Errc::io_error:
       return ExitCode::unreachable;
     case Errc::permission_denied:
       return ExitCode::not_allowed;

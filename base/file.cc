@@ -102,8 +102,8 @@ Errc errc_of_errno(int number) {
     case ENAMETOOLONG:
     case ENXIO:
       return Errc::invalid_argument;
-    default:  // EIO, too: what a disk cannot read now may be whole
-      return Errc::unavailable;
+    default:  // EIO, for one
+      return Errc::io_error;
   }
 }
 

@@ -16,8 +16,8 @@ namespace troupe::base {
 
 /// The code of a failed system call on a file: not_found, permission_denied, resource_exhausted (no
 /// space, no descriptors), already_exists, invalid_argument (a path that leads nowhere), else
-/// unavailable. That is also what a disk or a server of files that fails gives: another try or
-/// another machine may have the bytes. data_loss are bytes that are there and wrong.
+/// io_error: a disk or a server of files that fails; another try or another machine may have the
+/// bytes. data_loss are bytes that are there and wrong.
 Errc errc_of_errno(int number);
 
 /// "PATH: cannot ACTION: why", of a system call that has failed with `number`.

@@ -10,7 +10,7 @@ namespace troupe::base {
 namespace {
 
 // By code.
-constexpr std::array<std::string_view, 17> kNames = {
+constexpr std::array<std::string_view, 18> kNames = {
     "ok",
     "invalid_argument",
     "not_found",
@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 17> kNames = {
     "version_mismatch",
     "not_finite",
     "internal",
+    "io_error",
 };
 
 }  // namespace

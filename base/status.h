@@ -30,7 +30,7 @@ enum class Errc : std::uint16_t {
   failed_precondition = 4,
   /// A configured limit or a resource (memory, disk, slots, ports) is used up.
   resource_exhausted = 5,
-  /// A peer, service or file system cannot be reached now; trying again may help.
+  /// A peer or a service cannot be reached now; trying again may help.
   unavailable = 6,
   /// A deadline passed before the thing happened.
   deadline_exceeded = 7,
@@ -52,6 +52,9 @@ enum class Errc : std::uint16_t {
   not_finite = 15,
   /// An invariant was found broken at run time; always a defect of Troupe.
   internal = 16,
+  /// A disk, or a server of files, has failed to read or write. Nothing is known of the bytes:
+  /// another try or another machine may have them. Never said of a peer.
+  io_error = 17,
 };
 
 /// The code's identifier, for example "not_found".

@@ -63,7 +63,7 @@ class RecordFile {
   const std::filesystem::path& path() const { return path_; }
   /// Size when it was opened.
   std::uint64_t bytes() const { return bytes_; }
-  /// Fills `out` from `offset` on; data_loss when the file has shrunk, unavailable when the disk
+  /// Fills `out` from `offset` on; data_loss when the file has shrunk, io_error when the disk
   /// fails.
   base::Status read(std::uint64_t offset, std::span<std::byte> out) const;
   /// CRC-32C of the whole file, read in order with little memory.

@@ -23,6 +23,7 @@ enum Errc {
   versionMismatch @14;
   notFinite @15;
   internal @16;
+  ioError @17;
 }
 
 enum Role {

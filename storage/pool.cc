@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/units.h"
@@ -22,6 +23,26 @@ std::unique_ptr<MemorySource> take_value(base::Result<std::unique_ptr<MemorySour
   return source.ok() ? std::move(source).value() : nullptr;
 }
 
+/// The pools of this process that are not closed. Its mutex is taken before a pool's.
+struct OpenPools {
+  base::Mutex mutex;
+  std::set<Pool*> all TROUPE_GUARDED_BY(mutex);
+};
+
+OpenPools& open_pools() {
+  static auto* const pools = new OpenPools();  // never destroyed: a pool may be closed late
+  return *pools;
+}
+
+/// Every Storage has a pool of its own for a device, and all share its memory.
+void trim_all(base::Device device) {
+  OpenPools& open = open_pools();
+  const base::MutexLock lock(open.mutex);
+  for (Pool* const pool : open.all) {
+    if (pool->device() == device) pool->trim();
+  }
+}
+
 }  // namespace
 
 Pool::Pool(base::Device device, const PoolOptions& options,
@@ -34,6 +55,9 @@ Pool::Pool(base::Device device, const PoolOptions& options,
                                                        : source_->total_bytes()) {
   holders_.push_back({"others", 0});
   holder_index_.emplace(holders_.front().name, 0);
+  OpenPools& open = open_pools();
+  const base::MutexLock lock(open.mutex);
+  open.all.insert(this);
 }
 
 Pool::~Pool() {
@@ -95,8 +119,7 @@ base::Result<Pool::Block*> Pool::take_from_system(std::size_t wanted, std::size_
   const bool large = huge(bytes);
   base::Result<std::byte*> data = source_->take(bytes, large);
   if (!data.ok()) {
-    const base::MutexLock lock(trim_mutex_);
-    free_cached();
+    trim_all(device_);
     data = source_->take(bytes, large);
   }
   if (!data.ok()) {
@@ -211,6 +234,11 @@ void Pool::free_cached() {
 }
 
 void Pool::close() {
+  {
+    OpenPools& open = open_pools();
+    const base::MutexLock lock(open.mutex);
+    open.all.erase(this);
+  }
   {
     const base::MutexLock lock(mutex_);
     closed_ = true;

@@ -37,10 +37,15 @@ constexpr std::size_t kFetchersMax = 4;
 /// Chunks of a file that are looked through without a word.
 constexpr std::uint64_t kSilentChunks = 64;
 
-/// Who has the rest of a checkpoint could not be asked, or nobody waits any more: what is fetched
-/// is of use to the next try. After any other error it would only fill the disk.
-bool of_use(Errc code) {
+/// Who has a file could not be asked, or nobody waits any more.
+bool not_asked(Errc code) {
   return code == Errc::unavailable || code == Errc::deadline_exceeded || code == Errc::cancelled;
+}
+
+/// What is fetched is of use to the next try, which may come farther: somebody could not be asked,
+/// or a disk failed. After any other error it would only fill the disk.
+bool of_use(Errc code) {
+  return not_asked(code) || code == Errc::io_error;
 }
 
 /// A chunk of a file, as the manifest says. What came wrong once may come right.
@@ -75,7 +80,7 @@ base::Result<bool> whole_here(const fs::path& path, const schemas::ShardFile& fi
   const auto each = [&](std::uint64_t chunk) -> base::Status {
     if (!heard || chunk % kSilentChunks != kSilentChunks - 1) return {};
     const base::Status said = sources.ask(file.name, 0, 0).status();
-    heard = !of_use(said.code());
+    heard = !not_asked(said.code());
     return said.code() == Errc::cancelled ? said : base::Status();
   };
   const base::Status verified = (*reader)->verify(each);

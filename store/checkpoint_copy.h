@@ -53,8 +53,8 @@ struct CheckpointCopy {
 /// Makes a whole copy of a checkpoint: takes the first manifest that is wanted, makes room as
 /// make_room() does, fetches, and then removes older ones as the run would. Errors as of
 /// place_checkpoint(), those of check_sizes(), and why no manifest is wanted. Where those that have
-/// a file could not be reached, or nobody waits any more, whole files stay for the next try; else
-/// nothing is left of what was fetched.
+/// a file could not be reached, a disk failed or nobody waits any more, whole files stay for the
+/// next try; else nothing is left of what was fetched.
 base::Status collect_checkpoint(const CheckpointCopy& copy);
 
 /// Removes the files of `checkpoint`, or with `older` all that are before it, of any run.

@@ -446,6 +446,7 @@ TEST_CASE("help and documentation list every exit code", "[program]") {
 
 TEST_CASE("errors map to the documented exit codes", "[program]") {
   CHECK(exit_code_of(base::Errc::unavailable) == ExitCode::unreachable);
+  CHECK(exit_code_of(base::Errc::io_error) == ExitCode::unreachable);
   CHECK(exit_code_of(base::Errc::data_loss) == ExitCode::bad_input);
   CHECK(exit_code_of(base::Errc::not_found) == ExitCode::not_found);
   CHECK(exit_code_of(base::Errc::resource_exhausted) == ExitCode::no_resources);

@@ -286,6 +286,16 @@ TEST_CASE("a lost peer is a suspicion, until its agent says what happened") {
   }
 }
 
+TEST_CASE("a disk that fails is no lost peer", "[run_state]") {
+  Run run(false);
+  run.train();
+  run.state->handle(AgentCut{0, "closed"});  // an innocent one
+  run.says(1, kHostB, schemas::ActorFailed{kHostB, Errc::io_error, "a.rec: cannot read"});
+  CHECK(run.info().phase == JobPhase::stopping);
+  run.exits(1, kHostB, "exit 1");
+  CHECK(run.info().text.find("device server 1 on machine 'b' failed: a.rec: cannot read") == 0);
+}
+
 TEST_CASE("how a process ended is told as it was") {
   Run run(false);
   run.train();
