@@ -33,6 +33,10 @@ using base::Status;
 constexpr int kNoExec = 127;
 /// Where the kernel has no descriptors for processes, they are asked this often.
 constexpr std::int64_t kPollMs = 100;
+/// While a child is to be killed the clock is looked at this often; who has not looked for longer
+/// than this and the pause together has stood still.
+constexpr std::int64_t kLookMs = 500;
+constexpr std::int64_t kPauseMs = 1'500;
 /// A program that is not there after this long hangs: its file system is dead.
 constexpr int kExecMs = 5'000;
 /// Longest wait for killed children at the end.
@@ -137,7 +141,13 @@ std::string ProcessSupervisor::describe(const Child& child, int code, int status
   return fmt::format("signal {}: the kernel ran out of memory", status);
 }
 
-ProcessSupervisor::ProcessSupervisor() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+const base::Clock& ProcessSupervisor::steady_clock() {
+  static const base::SteadyClock clock;
+  return clock;
+}
+
+ProcessSupervisor::ProcessSupervisor(const base::Clock& clock)
+    : clock_(clock, kLookMs, kPauseMs), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   TROUPE_CHECK(::gettid() == ::getpid(), "processes are supervised on the main thread");
   TROUPE_CHECK(wake_ >= 0, "the system has no eventfd left");
   keep_ended_children();
@@ -197,7 +207,7 @@ void ProcessSupervisor::wait_for_events(std::int64_t wait_ms) {
       wake_within(kPollMs);
     }
     if (child.kill_at_ms != 0) {
-      wake_within(std::max<std::int64_t>(0, child.kill_at_ms - clock_.now_ms()));
+      wake_within(std::clamp<std::int64_t>(child.kill_at_ms - clock_.now_ms(), 0, kLookMs));
     }
   }
   ::poll(events.data(), events.size(), static_cast<int>(wait_ms));

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/awake_clock.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -56,8 +57,10 @@ class ProcessSupervisor {
   using Exited = std::function<void(const ProcessExit&)>;
 
   /// CHECKs that it is on the program's main thread. Where SIGCHLD is ignored it gets its default
-  /// action back, for the whole process: else the ends of children could not be told.
-  ProcessSupervisor();
+  /// action back, for the whole process: else the ends of children could not be told. `clock`
+  /// outlives it; the steady one where none is given.
+  ProcessSupervisor() : ProcessSupervisor(steady_clock()) {}
+  explicit ProcessSupervisor(const base::Clock& clock);
   /// Kills and reaps what is left. Main thread.
   ~ProcessSupervisor();
   ProcessSupervisor(const ProcessSupervisor&) = delete;
@@ -66,8 +69,9 @@ class ProcessSupervisor {
   /// Starts a child. Both functions are called by run_once() on the main thread: `started` once,
   /// with an error when the program cannot be run; after success `exited` once. Any thread.
   void start(ProcessSpec spec, Started started, Exited exited);
-  /// SIGTERM to the child's group now, SIGKILL after `grace_ms` (0: at once). A child that has
-  /// ended is left alone. Any thread.
+  /// SIGTERM to the child's group now, SIGKILL after `grace_ms` (0: at once) in which this process
+  /// runs: while it stands still, so do its children. A child that has ended is left alone. Any
+  /// thread.
   void stop(std::uint64_t id, std::uint64_t grace_ms);
 
   /// Serves for at most `wait_ms`, or until something was done. Main thread.
@@ -87,6 +91,7 @@ class ProcessSupervisor {
     int socket = -1;
   };
 
+  static const base::Clock& steady_clock();
   void do_later(std::function<void()> work);
   void do_commands();
   void do_start(const ProcessSpec& spec, const Started& started, Exited exited);
@@ -97,7 +102,7 @@ class ProcessSupervisor {
   std::string describe(const Child& child, int code, int status);
   base::Result<Forked> fork_child(const ProcessSpec& spec);
 
-  base::SteadyClock clock_;
+  base::AwakeClock clock_;
   int wake_ = -1;  ///< eventfd
   std::uint64_t ids_ = 0;
   std::map<std::uint64_t, Child> children_;

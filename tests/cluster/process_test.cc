@@ -28,9 +28,21 @@ using base::Status;
 
 constexpr int kWaitMs = 20'000;
 
+/// The steady clock, which leaps where a test says so: nobody has run meanwhile.
+class LeapingClock final : public base::Clock {
+ public:
+  std::int64_t now_ns() const override { return steady_.now_ns() + leap_.now_ns(); }
+  void leap_ms(std::int64_t ms) { leap_.advance_ms(ms); }
+
+ private:
+  base::SteadyClock steady_;
+  base::ManualClock leap_;
+};
+
 /// Starts one child and serves the supervisor until things happen.
 struct Fixture {
-  ProcessSupervisor supervisor;
+  LeapingClock clock;
+  ProcessSupervisor supervisor{clock};
   std::optional<Result<ChildProcess>> started;
   std::optional<ProcessExit> exit;
 
@@ -190,6 +202,14 @@ TEST_CASE("stop asks first and kills after the grace", "[process]") {
     fixture.read("ready");
     fixture.supervisor.stop((*fixture.started)->id, 50);
     CHECK(fixture.wait_exit().how == "signal 9");
+  }
+  SECTION("a pause of everybody is no grace") {
+    fixture.shell("trap 'sleep 0.1; exit 7' TERM; echo ready >&3; while :; do sleep 0.01; done");
+    fixture.read("ready");
+    fixture.supervisor.stop((*fixture.started)->id, kWaitMs);
+    fixture.supervisor.run_once(0);  // it is asked
+    fixture.clock.leap_ms(10 * kWaitMs);
+    CHECK(fixture.wait_exit().how == "exit 7");
   }
   SECTION("no grace") {
     fixture.shell("echo ready >&3; while :; do sleep 0.01; done");
