@@ -111,6 +111,21 @@ base::Status check_scored(const symbol::Symbol& network, const InputSpec& inputs
                      network.list_outputs().front(), first.to_string());
 }
 
+/// An error when the rate would never be the one that the optimizer is to have. Where max_steps
+/// ends a job before, its schedule is that of the whole one.
+base::Status check_warmup(const Job& job) {
+  const schemas::Period& warmup = job.spec.train.schedule.warmup;
+  const std::uint64_t steps = store::period_steps(warmup, job.steps_per_epoch());
+  if (steps == 0 || steps < job.steps_total()) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "train.schedule.warmup: {} of warm-up leave no step behind them: {} of {} "
+                     "are {}",
+                     base::format_counted(steps, "step"),
+                     base::format_counted(job.spec.train.epochs, "epoch"),
+                     base::format_counted(job.train_data->records(), "record"),
+                     base::format_counted(job.steps_total(), "step"));
+}
+
 /// The dtype of weights and data in a job whose products are computed in `dtype`.
 base::Result<base::DType> weight_dtype(base::DType dtype) {
   if (dtype == base::DType::f32 || dtype == base::DType::f64) return dtype;
@@ -270,6 +285,7 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
       data::Dealer dealer,
       data::Dealer::create({job->train_data->records(), spec.ranks(), spec.data.batch, spec.seed}));
   job->orders = std::make_shared<data::EpochOrders>(std::move(dealer));
+  TROUPE_TRY(check_warmup(*job));
   return std::shared_ptr<const Job>(std::move(job));
 }
 

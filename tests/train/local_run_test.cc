@@ -157,6 +157,27 @@ TEST_CASE("augmented jobs leave the same bits after stops, and test images as th
              Catch::Contains("data.augment.crop_padding is 12") && Catch::Contains("at most 11"));
 }
 
+TEST_CASE("a warm-up leaves steps behind it", "[local_run]") {
+  const TestFolder folder("local-run-warmup");
+  write_test_records(folder.path() / "train.rec", 203, 12);
+  write_test_records(folder.path() / "test.rec", 20, 12);
+  const ops::OpTable table = ops::OpTable::build();
+  schemas::JobSpec spec = test_job(folder.path(), "tiny-bn");
+  const std::uint64_t total = open_job(spec, table).value()->steps_total();
+  spec.train.max_steps = 1;  // its schedule is the whole job's
+  schemas::Period& warmup = spec.train.schedule.warmup;
+  warmup = {total - 1, schemas::Period::Unit::steps};
+  CHECK(open_job(spec, table).ok());
+  warmup.count = total;
+  const base::Status refused = open_job(spec, table).status();
+  CHECK(refused.code() == base::Errc::invalid_argument);
+  CHECK_THAT(refused.text(), Catch::Contains("train.schedule.warmup: ") &&
+                                 Catch::Contains("leave no step behind them") &&
+                                 Catch::Contains("203 records"));
+  warmup = {0, schemas::Period::Unit::epochs};
+  CHECK(open_job(spec, table).ok());
+}
+
 // A run that would wait for ever is stopped and so fails its test.
 JobOutcome bounded_run(const ops::OpTable& table, const schemas::JobSpec& spec) {
   JobOutcome outcome;
