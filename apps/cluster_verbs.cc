@@ -15,7 +15,7 @@
 #include "apps/config_file.h"
 #include "apps/coordinator_call.h"
 #include "apps/host_text.h"
-#include "apps/job_file.h"
+#include "apps/limits_file.h"
 #include "apps/metrics_options.h"
 #include "apps/stop_signals.h"
 #include "apps/verbs.h"

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <optional>
 
+#include "apps/limits_file.h"
 #include "base/file.h"
 #include "base/name.h"
 #include "base/units.h"
@@ -56,49 +57,6 @@ void read_period(Section& section, std::string_view key, Period& out) {
     return;
   }
   out = {count, steps ? Period::Unit::steps : Period::Unit::epochs};
-}
-
-/// One limit: a plain integer, or text with a unit where the name ends in one.
-void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limits) {
-  const bool duration = row.name.ends_with("_ms");
-  const bool bytes = row.name.find("_bytes") != std::string_view::npos;
-  std::uint64_t& out = limits.*row.member;
-  if (section.kind(row.name) != ValueKind::text || (!duration && !bytes)) {
-    section.read(row.name, out, IntegerRange{row.least, row.most});
-    return;
-  }
-  std::string text;
-  section.read(row.name, text, EmptyText::allowed);
-  const auto value = duration ? base::parse_duration_ms(text) : base::parse_bytes(text);
-  if (!value.ok()) {
-    section.fail(row.name, value.status().text());
-  } else if (!row.allows(value.value())) {
-    section.fail_value(row.name, value.value() == 0 && row.least == 1
-                                     ? "more than 0"
-                                     : fmt::format("{} to {}{}", row.least, row.most,
-                                                   duration ? " ms" : " bytes"));
-  } else {
-    out = value.value();
-  }
-}
-
-void read_limits(Section section, base::Limits& limits) {
-  for (const base::LimitInfo& row : base::limit_table()) read_limit(section, row, limits);
-  section.finish();
-}
-
-/// `limits` is a table, or the path of a limits file; its errors go to `errors`.
-void read_job_limits(Section& root, JobSpec& spec, std::vector<ConfigError>& errors) {
-  if (root.kind("limits") == ValueKind::text) {
-    std::string path;
-    root.read("limits", path);
-    LimitsFile file = read_limits_file(path, base::FileKind::regular);
-    spec.limits = file.limits;
-    errors.insert(errors.end(), file.errors.begin(), file.errors.end());
-  } else if (root.kind("limits") != ValueKind::absent && root.kind("limits") != ValueKind::table) {
-    root.fail_value("limits", "a table or the path of a limits file");
-  }
-  read_limits(root.section("limits"), spec.limits);
 }
 
 /// A table; anything else in its place is an error.
@@ -479,7 +437,7 @@ void read_job(Section root, JobFile& job) {
     root.section("train").warn("score_every", kUnscored);
     root.section("memory").warn("sub_batch", kUnscored);
   }
-  read_job_limits(root, spec, job.errors);
+  read_job_limits(root, spec.limits, job.errors);
   root.finish();
 }
 
@@ -558,22 +516,6 @@ JobFile read_job_file(const std::string& path, const std::vector<std::string>& o
   JobFile job;
   job.errors.push_back({"", 0, 0, "", text.status().text()});
   return job;
-}
-
-LimitsFile read_limits_file(const std::string& path, base::FileKind kind) {
-  LimitsFile result;
-  const auto text = base::read_text_file(path, base::Limits().job_file_bytes_max, kind);
-  if (!text.ok()) {
-    result.errors.push_back({"", 0, 0, "", text.status().text()});
-    return result;
-  }
-  ConfigFile file(path, text.value());
-  if (file.parsed()) read_limits(file.root(), result.limits);
-  result.errors = file.errors();
-  for (ConfigError& error : result.errors) {
-    if (error.key == "limits") error.text += "; keys stand here without the header [limits]";
-  }
-  return result;
 }
 
 base::Status prepare_submission(schemas::JobSpec& spec) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From job files and limits files (TOML) and --set overrides to JobSpec and Limits, with every
-// error at once. Blocking file reads; one thread.
+// From job files (TOML) and --set overrides to JobSpec, with every error at once. Blocking file
+// reads; one thread.
 #pragma once
 
 #include <set>
@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "apps/config_file.h"
-#include "base/file.h"
-#include "base/limits.h"
 #include "base/status.h"
 #include "schemas/job_spec.h"
 
@@ -24,21 +22,11 @@ struct JobFile {
   std::set<std::string> keys;         ///< "train.optimizer.lr" and every other that a job may have
 };
 
-/// Limits, or why not.
-struct LimitsFile {
-  base::Limits limits;
-  std::vector<ConfigError> errors;
-};
-
 /// Reads a job file ("-": standard input) with overrides "section.key=value" on top.
 JobFile read_job_file(const std::string& path, const std::vector<std::string>& overrides);
 /// The same from text; `name` is what errors call it.
 JobFile parse_job(const std::string& name, const std::string& text,
                   const std::vector<std::string>& overrides);
-
-/// Reads a limits file: any of the keys of base/limits.h, durations and sizes also with units.
-/// `kind`: what it may be; what a job file names is a regular file.
-LimitsFile read_limits_file(const std::string& path, base::FileKind kind);
 
 /// Makes all paths absolute and takes symbol files in, so that the job means the same everywhere.
 base::Status prepare_submission(schemas::JobSpec& spec);

@@ -2,7 +2,10 @@
 // The table of limits: names for files, errors and the wire.
 #include "base/limits.h"
 
+#include <algorithm>
 #include <array>
+
+#include "base/check.h"
 
 namespace troupe::base {
 namespace {
@@ -69,6 +72,26 @@ static_assert(sizeof(Limits) == kTable.size() * sizeof(std::uint64_t));
 
 std::span<const LimitInfo> limit_table() {
   return kTable;
+}
+
+std::uint64_t limit_value(const Limits& limits, std::string_view name) {
+  const auto row = std::find_if(kTable.begin(), kTable.end(),
+                                [name](const LimitInfo& info) { return info.name == name; });
+  TROUPE_CHECK(row != kTable.end(), "no limit has this name");
+  return limits.*row->member;
+}
+
+bool LimitOrder::holds(const Limits& limits) const {
+  return limit_value(limits, high) / times >= limit_value(limits, low);
+}
+
+std::span<const LimitOrder> limit_orders() {
+  static constexpr std::array kOrders = {
+      // Else a peer that is well is dead before it has been asked.
+      LimitOrder{"ping_ms", "silence_dead_ms", 2},
+      LimitOrder{"retry_first_ms", "retry_most_ms"},
+  };
+  return kOrders;
 }
 
 }  // namespace troupe::base

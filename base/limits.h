@@ -83,4 +83,18 @@ struct LimitInfo {
 /// Every member of Limits, in order of declaration.
 std::span<const LimitInfo> limit_table();
 
+/// Two limits of which one must be at least `times` as large as the other.
+struct LimitOrder {
+  std::string_view low;
+  std::string_view high;
+  std::uint64_t times = 1;
+  /// True where `limits` keeps it.
+  bool holds(const Limits& limits) const;
+};
+
+/// All of these; the defaults keep them.
+std::span<const LimitOrder> limit_orders();
+/// The value of the limit called `name`, which is one of limit_table().
+std::uint64_t limit_value(const Limits& limits, std::string_view name);
+
 }  // namespace troupe::base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job files: the examples, every kind of error at its place, overrides, limits files, paths.
+// Job files: the examples, every kind of error at its place, overrides, paths.
 #include "apps/job_file.h"
 
 #include <rapidcheck.h>
@@ -292,6 +292,12 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
        "limits.payload_bytes_max: expected 1048576 to 1073741824 bytes, got \"512k\""},
       {"[workers]\nmachines = 1025\n[consistency]\ncluster = \"eventual\"",
        "consistency.cluster: an eventual tier serves 1024 ranks at most, the job has 1025"},
+      {"[limits]\nsilence_dead_ms = 500",
+       "limits.silence_dead_ms: silence_dead_ms (500) must be at least 2 times ping_ms (1000)"},
+      {"[limits]\nping_ms = \"20s\"",
+       "limits.ping_ms: silence_dead_ms (15000) must be at least 2 times ping_ms (20000)"},
+      {"[limits]\nretry_first_ms = 3000",
+       "limits.retry_first_ms: retry_most_ms (2000) must be at least retry_first_ms (3000)"},
       {"[limits]\nping_ms = \"5 parsec\"", "'5 parsec' is no duration"},
       {"[limits]\njobs_max = \"5\"", "limits.jobs_max: expected integer >= 1, got \"5\""},
       {"[model2]", "error: model2: unknown key; did you mean 'model'?"},
@@ -459,26 +465,6 @@ TEST_CASE("wrong overrides name themselves", "[job_file]") {
         Lines{"--set data.batch.x=2: error: data.batch.x: unknown key"});
   CHECK(lines_of(parse("", {"=2"}).errors) == Lines{"--set =2: error: expected section.key=value"});
   CHECK_THAT(parse("", {"name=a\nb"}).errors.at(0).to_string(), Contains("--set name=a b"));
-}
-
-TEST_CASE("limits come from a file with units", "[job_file]") {
-  const auto path = std::filesystem::temp_directory_path() / "troupe-limits-test.toml";
-  std::ofstream(path) << "ping_ms = 50\nsilence_dead_ms = \"2s\"\nsend_queue_bytes_max = \"8m\"\n";
-  const LimitsFile file = read_limits_file(path.string(), base::FileKind::regular);
-  CHECK(lines_of(file.errors) == Lines{});
-  CHECK(file.limits.ping_ms == 50);
-  CHECK(file.limits.silence_dead_ms == 2'000);
-  CHECK(file.limits.send_queue_bytes_max == 8u << 20);
-  CHECK(file.limits.stall_ms == base::Limits().stall_ms);
-  const JobFile job = parse("", {"limits=" + path.string()});
-  CHECK(lines_of(job.errors) == Lines{});
-  CHECK(job.spec.limits.ping_ms == 50);
-  std::ofstream(path) << "pingms = 50\n";
-  CHECK_THAT(parse("", {"limits=" + path.string()}).errors.at(0).to_string(),
-             Contains("troupe-limits-test.toml:1:1: error: pingms: unknown key"));
-  std::filesystem::remove(path);
-  CHECK_THAT(read_limits_file(path.string(), base::FileKind::regular).errors.at(0).to_string(),
-             Contains(path.string()));
 }
 
 TEST_CASE("files that a job names are regular ones, and nobody waits for another", "[job_file]") {

@@ -35,6 +35,7 @@ TEST_CASE("the defaults of the deadlines fit each other", "[limits]") {
   CHECK(limits.silence_dead_ms < limits.missing_log_ms);
   CHECK(limits.missing_log_ms < limits.stall_ms);
   CHECK(limits.retry_first_ms < limits.retry_most_ms);
+  for (const LimitOrder& order : limit_orders()) CHECK(order.holds(limits));
   CHECK(limits.retry_most_ms < limits.letter_ask_ms);
   CHECK(limits.letter_ask_ms < limits.missing_log_ms);
 }
