@@ -85,8 +85,8 @@ ExitCode check(const JobFileOptions& options, bool json, Context& context) {
   if (!job.errors.empty()) {
     code = context.fail_all(job.errors, "this is no job that can run");
   } else if (const base::Status rules = check_key_rules(job.spec); !rules.ok()) {
-    code = context.fail(rules);
     job.errors.push_back({options.path, 0, 0, "", rules.text()});
+    code = context.fail_all(job.errors, "this is no job that can run");
   }
   if (json) {
     context.console.data(json_text(json_of_check(options.path, job)));

@@ -2,8 +2,14 @@
 // troupe data: record files made, indexed and checked.
 #include <unistd.h>
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
+#include <array>
+#include <charconv>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "apps/json_text.h"
 #include "apps/verbs.h"
@@ -183,6 +189,22 @@ void add_pack_images(CLI::App& pack, Context& context) {
   });
 }
 
+/// "3,224,224"; none where it is not three numbers.
+std::optional<data::ImageShape> parse_image(const std::string& text) {
+  data::ImageShape shape;
+  const std::array<std::uint32_t*, 3> sides = {&shape.channels, &shape.height, &shape.width};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    if (i > 0 && (at == end || *at++ != ',')) return std::nullopt;
+    const auto [behind, problem] = std::from_chars(at, end, *sides[i]);
+    if (problem != std::errc()) return std::nullopt;
+    at = behind;
+  }
+  if (at != end) return std::nullopt;
+  return shape;
+}
+
 void add_pack_generated(CLI::App& pack, Context& context) {
   CLI::App* verb = pack.add_subcommand(
       "generated",
@@ -192,29 +214,35 @@ void add_pack_generated(CLI::App& pack, Context& context) {
                 "data/small"}));
   struct Options {
     data::GeneratedPackOptions pack;
-    std::vector<std::uint32_t> image;
     PackTarget target;
   };
   const auto options = std::make_shared<Options>();
-  const data::ImageShape& image = options->pack.image;
-  options->image = {image.channels, image.height, image.width};
   add_target(verb, options->target);
-  verb->add_option("--image", options->image,
-                   "Channels, height and width; an image has at most 64 Mi pixels")
-      ->capture_default_str()
-      ->delimiter(',')
-      ->expected(3)
+  const data::ImageShape& image = options->pack.image;
+  verb->add_option_function<std::string>(
+          "--image",
+          [options](const std::string& text) { options->pack.image = *parse_image(text); },
+          "Channels, height and width; an image has at most 64 Mi pixels")
+      ->default_str(fmt::format("{},{},{}", image.channels, image.height, image.width))
+      ->check([](const std::string& text) -> std::string {
+        return parse_image(text) ? "" : fmt::format("'{}' is not three numbers C,H,W", text);
+      })
       ->type_name("C,H,W");
   verb->add_option("--classes", options->pack.classes, "Classes, at most 16,777,216")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(1U, data::kGeneratedClassesMax))
+      ->type_name("N");
   verb->add_option("--train", options->pack.train, "Training images, at most 268,435,456")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1}, data::kGeneratedMax))
+      ->type_name("N");
   verb->add_option("--test", options->pack.test, "Test images; 0: no test.rec")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{0}, data::kGeneratedMax))
+      ->type_name("N");
   verb->add_option("--seed", options->pack.seed, "The same seed makes the same bytes")
       ->capture_default_str();
   set_action(verb, context, [&context, options] {
-    options->pack.image = {options->image[0], options->image[1], options->image[2]};
     options->pack.out = options->target.out;
     return pack_into(options->target, context,
                      [&options] { return data::pack_generated(options->pack); });

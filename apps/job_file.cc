@@ -85,6 +85,11 @@ void read_model(Section section, schemas::ModelSpec& model) {
   if (section.read("input", input)) model.input.assign(input.begin(), input.end());
   read_optional(section, "dropout", model.dropout, RealRange{0.0, 0.999});
   read_optional(section, "bias", model.bias);
+  const symbol::NetworkInfo* const known = symbol::find_network(model.network);
+  if (known != nullptr && known->dropout == 0 && model.dropout.value_or(0) > 0) {
+    section.fail("dropout", fmt::format("network '{}' has none, so it cannot be {}", model.network,
+                                        *model.dropout));
+  }
   // A name that is none has been refused already.
   const bool named = section.kind("network") != ValueKind::absent;
   if (named != model.symbol.empty()) {
@@ -136,10 +141,11 @@ void read_data(Section section, schemas::DataSpec& data) {
 }
 
 void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
-  std::size_t index = 0;
-  constexpr std::array<std::string_view, 1> kOptimizers = {"sgd"};
   const bool named = section.kind("name") != ValueKind::absent;
-  if (section.choose("name", kOptimizers, index)) optimizer.name = kOptimizers[index];
+  std::string name;
+  if (section.read("name", name) && name != "sgd") {
+    section.fail_value("name", "\"sgd\" (symbol = \"update.json\" gives any other)");
+  }
   if (section.read("symbol", optimizer.symbol)) {
     optimizer.name.clear();
     if (named) section.fail("symbol", "give either name or symbol");
@@ -484,6 +490,19 @@ base::Status take_in(const std::string& path, std::uint64_t bytes_max, std::stri
   return {};
 }
 
+/// "; did you mean 'train.optimizer.lr'?", of the one key that is called as `key` and stands in
+/// another table; empty where there is none or several.
+std::string same_name_elsewhere(const std::string& key, const std::set<std::string>& known) {
+  const std::string name = "." + key.substr(key.rfind('.') + 1);
+  std::string found;
+  for (const std::string& other : known) {
+    if (!other.ends_with(name)) continue;
+    if (!found.empty()) return {};
+    found = fmt::format("; did you mean '{}'?", other);
+  }
+  return key.find('[') == std::string::npos ? found : "";
+}
+
 }  // namespace
 
 JobFile parse_job(const std::string& name, const std::string& text,
@@ -494,6 +513,10 @@ JobFile parse_job(const std::string& name, const std::string& text,
   if (file.parsed()) read_job(file.root(), job);
   const std::vector<ConfigError> errors = file.errors();
   job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
+  job.keys = file.known_keys();
+  for (ConfigError& error : job.errors) {
+    if (error.text == "unknown key") error.text += same_name_elsewhere(error.key, job.keys);
+  }
   // Beside errors they would be of values that are not those that were meant.
   if (job.errors.empty()) {
     job.warnings = file.warnings();
@@ -503,7 +526,6 @@ JobFile parse_job(const std::string& name, const std::string& text,
                               "be resumed"});
     }
   }
-  job.keys = file.known_keys();
   return job;
 }
 
@@ -527,12 +549,20 @@ base::Status prepare_submission(schemas::JobSpec& spec) {
   // The job may raise its own limit, but not above what an encoded job can hold.
   const std::uint64_t bytes_max =
       std::min<std::uint64_t>(spec.limits.job_file_bytes_max, schemas::kModelBytesMax);
-  TROUPE_TRY(take_in(spec.model.symbol, bytes_max, spec.model.symbol_json));
-  TROUPE_TRY(take_in(spec.train.optimizer.symbol, bytes_max, spec.train.optimizer.symbol_json));
+  const auto take = [bytes_max](const std::string& path, std::string& json,
+                                  std::string_view key) {
+    return take_in(path, bytes_max, json).with_context(key);
+  };
+  TROUPE_TRY(take(spec.model.symbol, spec.model.symbol_json, "model.symbol"));
+  schemas::OptimizerSpec& optimizer = spec.train.optimizer;
+  TROUPE_TRY(take(optimizer.symbol, optimizer.symbol_json, "train.optimizer.symbol"));
   schemas::NumericsSpec& numerics = spec.numerics;
-  TROUPE_TRY(take_in(numerics.kernels, symbol::kKernelChoicesBytesMax, numerics.kernels_json));
-  if (numerics.kernels.empty()) return {};
-  return symbol::KernelChoices::from_json(numerics.kernels_json, numerics.kernels).status();
+  base::Status kernels =
+      take_in(numerics.kernels, symbol::kKernelChoicesBytesMax, numerics.kernels_json);
+  if (kernels.ok() && !numerics.kernels.empty()) {
+    kernels = symbol::KernelChoices::from_json(numerics.kernels_json, numerics.kernels).status();
+  }
+  return kernels.with_context("numerics.kernels");
 }
 
 }  // namespace troupe::apps

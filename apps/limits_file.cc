@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "base/units.h"
 
 namespace troupe::apps {
@@ -77,7 +79,13 @@ void read_job_limits(Section& root, base::Limits& limits, std::vector<ConfigErro
     root.read("limits", path);
     LimitsFile file = read_limits_file(path, base::FileKind::regular);
     limits = file.limits;
-    errors.insert(errors.end(), file.errors.begin(), file.errors.end());
+    for (ConfigError& error : file.errors) {
+      if (error.file.empty()) {
+        root.fail("limits", error.text);  // it cannot be read
+      } else {
+        errors.push_back(std::move(error));
+      }
+    }
   } else if (root.kind("limits") != ValueKind::absent && root.kind("limits") != ValueKind::table) {
     root.fail_value("limits", "a table or the path of a limits file");
   }

@@ -184,7 +184,9 @@ void add_options(CLI::App* verb, InspectOptions& options) {
                  "On a GPU: products of f32 take factors that are rounded to TF32");
   verb->add_flag("--dense", options.dense, "No blocked layouts");
   verb->add_flag("--reference", options.reference_only, "Plain reference kernels only");
-  verb->add_flag("!--no-winograd", options.winograd, "No convolution in Winograd's form");
+  verb->add_flag_callback(
+      "--no-winograd", [&options] { options.winograd = false; },
+      "No convolution in Winograd's form");
   verb->add_option_function<std::string>(
           "--dtype",
           [&options](const std::string& name) {

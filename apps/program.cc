@@ -100,6 +100,10 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& fault) {
   const std::string word = rest.front().substr(0, rest.front().find('='));
   if (word.starts_with('-')) {
     const std::vector<std::string> known = option_names(reached);
+    if (std::ranges::find(known, word) != known.end()) {
+      return fmt::format("option '{}' stands before the command: it belongs behind '{}'", word,
+                         full_name(reached));
+    }
     std::string hint = base::did_you_mean(word, known);
     if (hint.empty() && reached.get_option_no_throw("--set") != nullptr) {
       hint = "; keys of the job file are given by --set SECTION.KEY=VALUE";

@@ -8,6 +8,18 @@
 #include <vector>
 
 namespace troupe::base {
+namespace {
+
+/// Letters of ASCII alone.
+std::string lower_case(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return small;
+}
+
+}  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
@@ -32,8 +44,9 @@ std::string nearest_word(std::string_view word, std::span<const std::string> kno
   if (word.size() > kWordBytesMax) return {};
   const std::string* best = nullptr;
   std::size_t best_distance = 0;
+  const std::string small = lower_case(word);
   for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::size_t distance = edit_distance(small, lower_case(candidate));
     if (best == nullptr || distance < best_distance) {
       best = &candidate;
       best_distance = distance;

@@ -120,8 +120,10 @@ CMake finds them: find_package(troupe COMPONENTS train).")
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 include(CPack)
 list(TRANSFORM installed PREPEND troupe_ OUTPUT_VARIABLE libraries)
+# All that is installed, and nothing else.
+add_custom_target(to_install DEPENDS troupe troupe_write_headers ${libraries})
 add_custom_target(debs
   COMMAND ${CMAKE_CPACK_COMMAND} -G DEB
   WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
-  DEPENDS troupe troupe_write_headers ${libraries}
+  DEPENDS to_install
   COMMENT "Making Debian packages" VERBATIM)

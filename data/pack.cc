@@ -256,11 +256,10 @@ Result<std::unique_ptr<Packer>> pack_generated_part(const GeneratedPackOptions& 
 }
 
 Status check_generated(const GeneratedPackOptions& options) {
-  constexpr std::uint32_t kClassesMax = 1U << 24;  // labels are exact in f32
   TROUPE_TRY(check_image_shape(options.image));
-  if (options.classes < 1 || options.classes > kClassesMax) {
+  if (options.classes < 1 || options.classes > kGeneratedClassesMax) {
     return error(Errc::invalid_argument, "classes is {}, not from 1 to {}", options.classes,
-                 kClassesMax);
+                 kGeneratedClassesMax);
   }
   if (options.train < 1 || options.train > kGeneratedMax || options.test > kGeneratedMax) {
     return error(Errc::invalid_argument,

@@ -59,6 +59,7 @@ struct FolderPackOptions {
 
 /// Most training images, and most test images, of a call of pack_generated().
 inline constexpr std::uint64_t kGeneratedMax = std::uint64_t{1} << 28;
+inline constexpr std::uint32_t kGeneratedClassesMax = 1U << 24;  // labels are exact in f32
 
 /// `troupe data pack generated`.
 struct GeneratedPackOptions {

@@ -28,6 +28,9 @@ struct Setup {
 };
 
 /// What a job file says, as a struct: see docs/job-file.md. What is not named keeps its default.
+/// This program obeys the seed and [model], [data] but for prefetching, and epochs, max_steps,
+/// optimizer, schedule, initializer and keys of [train]; the rest is of `troupe run`: weights to
+/// begin with, checkpoints, workers, numerics, memory.
 schemas::JobSpec describe_job(const std::string& folder, std::uint32_t epochs) {
   schemas::JobSpec spec;
   spec.seed = 7;  // the order of the records and the first weights follow from it
@@ -68,21 +71,25 @@ base::Status train_lenet(const std::string& folder, std::uint32_t epochs) {
   Setup setup;
   TROUPE_TRY_ASSIGN(const auto job, train::open_job(describe_job(folder, epochs), setup.operators));
   // Batches in the order of a plan, decoded ahead of time by a thread of their own.
-  const auto open = [&](auto dataset, std::shared_ptr<const data::BatchPlan> plan) {
-    return data::BatchIterator::create({dataset, plan, &setup.pool, &setup.clock}, job->samples,
-                                       {});
+  const auto open = [&](auto dataset, std::shared_ptr<const data::BatchPlan> plan,
+                        const data::SampleOptions& samples) {
+    return data::BatchIterator::create({dataset, plan, &setup.pool, &setup.clock}, samples, {});
   };
-  TROUPE_TRY_ASSIGN(
-      const auto training,
-      open(job->train_data, data::make_training_plan(job->orders, 0, job->steps_end())));
+  TROUPE_TRY_ASSIGN(const auto training,
+                    open(job->train_data,
+                         data::make_training_plan(job->orders, 0, job->steps_end()),
+                         job->training_samples()));  // moved and mirrored, where the job says so
   TROUPE_TRY_ASSIGN(
       const auto test,
-      open(job->test_data, data::make_evaluation_plan({job->test_data->records(), 1, 32}, 0)));
+      open(job->test_data, data::make_evaluation_plan({job->test_data->records(), 1, 32}, 0),
+           job->samples));
 
   // A module is a network bound to a device: shapes are inferred, memory is planned.
   TROUPE_TRY_ASSIGN(const auto module,
                     train::Module::create(setup.runtime, job->network,
-                                          {.inputs = job->keys.inputs, .seed = job->spec.seed}));
+                                          {.inputs = job->keys.inputs,
+                                           .keys = job->spec.train.keys,
+                                           .seed = job->spec.seed}));
   TROUPE_TRY(module->init_params(job->spec.train.initializer));
 
   // A store takes gradients and gives weights. The local one serves one process: here rank 0 alone.
@@ -104,7 +111,9 @@ base::Status train_lenet(const std::string& folder, std::uint32_t epochs) {
   std::printf("cross entropy on the test set %.4f\n", score.at("cross_entropy").mean());
   TROUPE_TRY(predict_some(setup, *module, *test));
 
-  // The weights, as a safetensors file; `train.weights` of a job file takes it.
+  // The weights, as a safetensors file; `train.weights` of a job file takes it. To predict with
+  // weights of a file, make a module as above, give it ndarray::load_arrays(setup.runtime, file) by
+  // module->init_params(...), and call module->predict(...).
   std::map<std::string, ndarray::NDArray> weights;
   std::uint32_t key = 0;
   for (const auto& info : module->keys()) weights[info.name] = module->parameter(key++);

@@ -55,7 +55,8 @@ struct ExecutorOptions {
   ndarray::NDArray loss_scale = {};
   /// Kernels that go before the rule's (kernel_choices.h); null: none.
   std::shared_ptr<const KernelChoices> kernels = nullptr;
-  Autotuner* tuner = nullptr;  ///< measures kernels during bind (autotune.h); null: the rule
+  /// Measures kernels during bind; null: the rule. Of autotune.h, which is not installed.
+  Autotuner* tuner = nullptr;
   bool fused = true;           ///< the passes rectifiers.h (training), fuse.h, fuse_pointwise.h
   MemoryMode memory = MemoryMode::both;  ///< which tensors share memory; no bit depends on it
   /// What training computes once more instead of keeping it; no bit depends on it.

@@ -215,6 +215,12 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
 base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
                                               const ops::OpTable& table) {
   if (model.network.empty()) {
+    if (model.symbol_json.empty()) {
+      return base::error(base::Errc::invalid_argument,
+                         "model.symbol: the text of '{}' is not in symbol_json: whoever makes the "
+                         "job reads the file",
+                         model.symbol);
+    }
     auto symbol = symbol::Symbol::from_json(table, model.symbol_json);
     if (!symbol.ok()) return symbol.status().with_context(model.symbol);
     return symbol;

@@ -114,13 +114,16 @@ class Module {
   base::Result<MetricValues> score(data::BatchIterator& batches,
                                    std::chrono::milliseconds deadline = kBatchDeadline,
                                    const std::atomic<bool>* stop = nullptr);
-  /// Outputs for `data` (n, sample...), n >= 1, in the module's dtype, by the graph of pass
-  /// `freeze`: new arrays with n rows each. invalid_argument for another shape or dtype.
+  /// Outputs for `data` (n, sample...), n >= 1, in the module's dtype, by the graph for prediction
+  /// (without dropout, batch_norm by its running statistics): new arrays with n rows each.
+  /// invalid_argument for another shape or dtype.
   base::Result<std::vector<ndarray::NDArray>> predict(const ndarray::NDArray& data);
 
   /// Fills parameters and states by the initialiser, as functions of (seed, key, element).
   base::Status init_params(const schemas::InitializerSpec& initializer);
-  /// Sets the named parameters and states; an unknown name, shape or dtype is an error naming it.
+  /// Sets the named parameters and states, those that a file of weights holds (ndarray/
+  /// safetensors.h); the others keep their values. An unknown name, another shape or dtype is an
+  /// error naming it.
   /// A loss scale among the values means nothing to a module without one.
   base::Status init_params(const std::map<std::string, ndarray::NDArray>& values);
   /// Declares the keys to `store` (which outlives the module's use of it) and gives it the rule.
@@ -145,7 +148,7 @@ class Module {
 
   /// Probabilities of the last training batch, and that batch's labels.
   base::Result<BatchMetrics> training_metrics() const;
-  /// Pushes prediction (graph of pass `freeze`) and the metrics of one batch.
+  /// Pushes prediction, as predict() does, and the metrics of one batch.
   base::Result<BatchMetrics> score(const ModuleBatch& batch);
   /// The executor of a batch size, made now if need be.
   base::Result<symbol::Executor*> executor(std::int64_t batch);

@@ -102,6 +102,44 @@ base::Status find_files(const control::FindStart& find, const Job& job,
   return {};
 }
 
+/// The file of train.weights, whose tensors are as the network has them. Some may be missing.
+base::Result<ndarray::Safetensors> read_weights(const Job& job) {
+  const std::string& path = job.spec.train.weights;
+  TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(path));
+  std::vector<std::string> missing;
+  std::size_t found = 0, scales = 0;
+  for (const schemas::KeyInfo& key : job.keys.keys) {
+    const ndarray::RawTensor* given = file.find(key.name);
+    if (key.kind == schemas::KeyKind::loss_scale) {  // no weight
+      scales += given != nullptr ? 1 : 0;
+      continue;
+    }
+    if (given == nullptr) missing.push_back(key.name);
+    found += given != nullptr ? 1 : 0;
+    if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "{}: '{}' has shape {} and dtype {}, the network's has {} and {}", path,
+                       key.name, given->shape.to_string(), base::dtype_name(given->dtype),
+                       key.shape.to_string(), base::dtype_name(key.dtype));
+  }
+  if (found == 0) {
+    return base::error(base::Errc::invalid_argument,
+                       "{}: holds none of the network's tensors ('{}', ...)", path,
+                       job.keys.keys.front().name);
+  }
+  if (!missing.empty()) {
+    base::log_warn(
+        "{}: {} of the network's {} are not there and begin as train.initializer says: {}", path,
+        missing.size(), base::format_counted(found + missing.size(), "tensor"),
+        base::shortened(fmt::format("{}", fmt::join(missing, ", ")), base::kQuotedBytesMax));
+  }
+  if (found + scales < file.tensors.size()) {
+    base::log_warn("{}: {} of its tensors are not the network's", path,
+                   file.tensors.size() - found - scales);
+  }
+  return file;
+}
+
 }  // namespace
 
 base::Result<RunStart> find_start(const Job& job, const base::NumericClass& numeric_class,
@@ -268,44 +306,10 @@ store::CheckpointWriter make_checkpoint_writer(std::shared_ptr<const Job> job,
 base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
                                               std::shared_ptr<const store::Checkpoint> checkpoint) {
   FirstValues values(std::move(owned), std::move(checkpoint));
-  const Job& job = *values.job_;
-  if (values.checkpoint_ == nullptr && !job.spec.train.weights.empty()) {
-    TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(job.spec.train.weights));
-    std::vector<std::string> missing;
-    std::size_t found = 0, scales = 0;
-    for (const schemas::KeyInfo& key : job.keys.keys) {
-      const ndarray::RawTensor* given = file.find(key.name);
-      if (key.kind == schemas::KeyKind::loss_scale) {  // no weight
-        scales += given != nullptr ? 1 : 0;
-        continue;
-      }
-      if (given == nullptr) missing.push_back(key.name);
-      found += given != nullptr ? 1 : 0;
-      if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
-      return base::error(base::Errc::invalid_argument,
-                         "{}: '{}' has shape {} and dtype {}, the network's has {} and {}",
-                         job.spec.train.weights, key.name, given->shape.to_string(),
-                         base::dtype_name(given->dtype), key.shape.to_string(),
-                         base::dtype_name(key.dtype));
-    }
-    if (found == 0) {
-      return base::error(base::Errc::invalid_argument,
-                         "{}: holds none of the network's tensors ('{}', ...)",
-                         job.spec.train.weights, job.keys.keys.front().name);
-    }
-    if (!missing.empty()) {
-      base::log_warn(
-          "{}: {} of the network's {} are not there and begin as train.initializer says: "
-          "{}",
-          job.spec.train.weights, missing.size(),
-          base::format_counted(found + missing.size(), "tensor"),
-          base::shortened(fmt::format("{}", fmt::join(missing, ", ")), base::kQuotedBytesMax));
-    }
-    if (found + scales < file.tensors.size()) {
-      base::log_warn("{}: {} of its tensors are not the network's", job.spec.train.weights,
-                     file.tensors.size() - found - scales);
-    }
-    values.weights_ = std::make_shared<const ndarray::Safetensors>(std::move(file));
+  if (values.checkpoint_ == nullptr && !values.job_->spec.train.weights.empty()) {
+    auto file = read_weights(*values.job_);
+    if (!file.ok()) return file.status().with_context("train.weights");
+    values.weights_ = std::make_shared<const ndarray::Safetensors>(*std::move(file));
   }
   return values;
 }

@@ -228,7 +228,8 @@ TEST_CASE("all errors come at once, in order, with their places", "[job_file]") 
               "job.toml:9:10: error: consistency.device: expected \"sequential\" or \"eventual\", "
               "got \"sequental\"; did you mean 'sequential'?",
               "--set data.batch: error: expected section.key=value",
-              "--set train.lr=1: error: train.lr: unknown key"});
+              "--set train.lr=1: error: train.lr: unknown key; did you mean "
+              "'train.optimizer.lr'?"});
 }
 
 TEST_CASE("bad values are refused one by one", "[job_file]") {
@@ -243,7 +244,7 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
       {"on_bad_record = \"ignore\"", "expected \"fail\" or \"skip\", got \"ignore\""},
       {"[train]\nepochs = 1.5", "train.epochs: expected integer >= 1, got 1.5"},
       {"[train]\noptimizer = \"sgd\"", "train.optimizer: expected a table, got \"sgd\""},
-      {"[train]\noptimizer = {name = \"adma\"}", "expected \"sgd\", got \"adma\""},
+      {"[train]\noptimizer = {name = \"adma\"}", "expected \"sgd\" (symbol = \"update.json\" gives any other), got \"adma\""},
       {"[train]\noptimizer = {lr = 0}", "train.optimizer.lr: expected number > 0, got 0"},
       {"[train]\noptimizer = {lr = nan}", "train.optimizer.lr: expected number > 0"},
       {"[train]\noptimizer = {name = \"sgd\", symbol = \"u.json\"}", "either name or symbol"},
@@ -300,6 +301,9 @@ TEST_CASE("bad values are refused one by one", "[job_file]") {
        "limits.retry_first_ms: retry_most_ms (2000) must be at least retry_first_ms (3000)"},
       {"[limits]\nping_ms = \"5 parsec\"", "'5 parsec' is no duration"},
       {"[limits]\njobs_max = \"5\"", "limits.jobs_max: expected integer >= 1, got \"5\""},
+      {"[optimizer]\nlr = 1", "optimizer: unknown key; did you mean 'train.optimizer'?"},
+      {"[train]\nbatch = 1", "train.batch: unknown key; did you mean 'data.batch'?"},
+      {"[workers]\ndir = \"x\"", "workers.dir: unknown key; did you mean 'checkpoint.dir'?"},
       {"[model2]", "error: model2: unknown key; did you mean 'model'?"},
   }));
   const JobFile job = parse(toml);

@@ -79,6 +79,9 @@ TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
   CHECK_THAT(run({"run", "job.toml", "--epochs", "3"}).err,
              StartsWith("error: unknown option '--epochs'; keys of the job file are given by --set "
                         "SECTION.KEY=VALUE\n"));
+  CHECK_THAT(run({"--set", "x=1", "run", "job.toml"}).err,
+             StartsWith("error: option '--set' stands before the command: it belongs behind "
+                        "'troupe run'\n"));
   CHECK_THAT(run({"version", "now"}).err, StartsWith("error: unexpected argument 'now'\n"));
   CHECK_THAT(run({"config", "check"}).err, StartsWith("error: JOB.toml is required"));
   for (const auto& words : std::vector<std::vector<std::string>>{{"data"},
@@ -442,6 +445,20 @@ TEST_CASE("help and documentation list every exit code", "[program]") {
     CHECK_THAT(help, Contains(fmt::format("\n  {:<4} {}\n", number, meaning)));
   }
   CHECK_THAT(run({"help", "data"}).out, !Contains("Exit codes"));
+}
+
+TEST_CASE("options of a wrong value are named", "[program]") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"--image", "a,b,c"}, {"--image", "3,224"},  {"--image", "3,224,224,1"}, {"--image", ""},
+      {"--train", "0"},     {"--train", "99999999999"}, {"--test", "-1"},           {"--classes", "0"}};
+  for (const auto& [option, value] : wrong) {
+    INFO(option << " " << value);
+    const Run bad = run({"data", "pack", "generated", "--out", "/nowhere/x", option, value});
+    CHECK(bad.code == 2);
+    CHECK_THAT(bad.err, Contains(option) && Contains(value));
+  }
+  CHECK_THAT(run({"help", "data", "pack", "generated"}).out, Contains("C,H,W [3,224,224]"));
+  CHECK_THAT(run({"help", "model", "inspect"}).out, !Contains("{false}"));
 }
 
 TEST_CASE("errors map to the documented exit codes", "[program]") {

@@ -29,7 +29,7 @@ check_install() {
   # Nothing beside troupe/ is in the search path of a program's headers, or asks for more.
   [ "$(ls "$installed/include")" = troupe ]
   ! grep -rE '#include "' "$installed/include" | grep -v '#include "troupe/'
-  for page in README.md CHANGELOG.md LICENSE docs/ops.md docs/job-file.md examples/train_lenet.cc; do
+  for page in README.md CHANGELOG.md LICENSE docs/ops.md docs/job-file.md examples/train_lenet.cc examples/own_network.cc; do
     [ -s "$installed/share/doc/troupe/$page" ]
   done
 }
@@ -70,6 +70,7 @@ check_programs() {
   local code=0
   "$work/train_lenet" 2>"$work/log" || code=$?
   [ "$code" -eq 2 ] && grep -q "usage: train_lenet FOLDER EPOCHS" "$work/log"
+  "$work/own_network"
   "$work/linked" "$work/data"
   "$work/loaded" "$work/libtraining.so" "$work/data"
   "$work/sanitized" "$work/data"
