@@ -171,4 +171,11 @@ base::Status CheckpointTracker::take(const CheckpointReport& report) {
   return failures_.settled(report.step, mail_->rules().steps.total, written);
 }
 
+std::string CheckpointTracker::waits_for() const {
+  if (writing_.empty()) return {};
+  const Writing& first = writing_.begin()->second;
+  return fmt::format("the {} of the checkpoint of step {} is being written",
+                     first.manifest ? "manifest" : "file of this shard", first.step);
+}
+
 }  // namespace troupe::actors

@@ -50,6 +50,8 @@ class CheckpointTracker {
 
   /// All that this shard has to write is written; what became of it is not known yet.
   bool waits_for_word() const { return !cuts_.empty() && writing_.empty(); }
+  /// What is being written here, for people; empty: nothing is.
+  std::string waits_for() const;
   bool idle() const { return cuts_.empty() && writing_.empty(); }
 
  private:

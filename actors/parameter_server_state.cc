@@ -364,7 +364,7 @@ std::string ParameterServerState::waits_for() const {
     return verdict;
   }
   const Owned* last = furthest_behind();
-  return last == nullptr ? std::string() : last->owner.waits_for();
+  return last == nullptr ? checkpoints_->waits_for() : last->owner.waits_for();
 }
 
 }  // namespace troupe::actors

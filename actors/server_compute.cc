@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/caught.h"
 #include "engine/metrics.h"
 #include "ops/numerics.h"
 #include "storage/metrics.h"
@@ -115,9 +116,11 @@ const schemas::KeyInfo& ServerCompute::key(const schemas::SliceId& slice) const 
 void ServerCompute::submit(Computed::Kind kind, EffectId id, Work work) {
   const auto& [name, lane] = kOperations.at(static_cast<std::size_t>(kind));
   engine_->push({name, {}, {}, {{}, lane}, 0},
-                [this, kind, id, work = std::move(work)](engine::RunContext& context) {
+                [this, kind, id, work = std::move(work), name = name](engine::RunContext& context) {
                   const std::int64_t begin_ns = clock_.now_ns();
-                  base::Result<EffectResult> result = work({pool(), kernels_, context});
+                  // The state machine waits for an answer, whatever happens.
+                  base::Result<EffectResult> result =
+                      base::caught(name, [&] { return work({pool(), kernels_, context}); });
                   EffectDone done{id, result.status(), {}};
                   if (result.ok()) done.result = std::move(result).value();
                   if (watch_.computed) tell(kind, begin_ns, done);

@@ -184,7 +184,8 @@ void ParameterFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
     pushes_.try_emplace(schemas::push_name(*push, envelope.from.index),
                         Push{now_ns, envelope.payload.size()});
   } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
-    pulls_.try_emplace({envelope.from.index, *pull}, now_ns);
+    const auto [entry, first] = pulls_.try_emplace({envelope.from.index, pull->slice});
+    if (first || pull->step > entry->second.step) entry->second = {pull->step, now_ns, false};
   }
 }
 
@@ -236,20 +237,13 @@ void ParameterFigures::answered(std::uint32_t machine, const schemas::PushAck& a
   pushes_.erase(push);
 }
 
-/// A reply names slice and step of its pull; of several such pulls the first is the oldest version.
+/// A reply names slice and step of its pull.
 void ParameterFigures::replied(std::uint32_t machine, const schemas::WeightReply& reply,
                                std::int64_t now_ns) {
-  const auto pull = std::find_if(
-      pulls_.lower_bound({machine, {reply.slice, 0, 0, 0}}), pulls_.end(), [&](const auto& entry) {
-        const PullName& name = entry.first;
-        return name.machine != machine || name.pull.slice != reply.slice ||
-               name.pull.step == reply.step;
-      });
-  const bool found = pull != pulls_.end() && pull->first.machine == machine &&
-                     pull->first.pull.slice == reply.slice;
-  if (!found) return;
-  tell(Spent::What::pull, now_ns - pull->second);
-  pulls_.erase(pull);
+  const auto found = pulls_.find({machine, reply.slice});
+  if (found == pulls_.end() || found->second.answered || found->second.step != reply.step) return;
+  tell(Spent::What::pull, now_ns - found->second.since_ns);
+  found->second.answered = true;
 }
 
 void ParameterFigures::updating(const Update& update) {

@@ -176,10 +176,11 @@ class ParameterFigures {
     std::int64_t since_ns = 0;
     std::uint64_t bytes = 0;
   };
-  struct PullName {
-    std::uint32_t machine = 0;
-    schemas::WeightPull pull;
-    friend auto operator<=>(const PullName&, const PullName&) = default;
+  /// The newest of a machine, which may ask for it again, also when the answer is under way.
+  struct Pull {
+    std::uint64_t step = 0;
+    std::int64_t since_ns = 0;
+    bool answered = false;
   };
 
   void arrived(const schemas::Envelope& envelope, std::int64_t now_ns);
@@ -199,7 +200,7 @@ class ParameterFigures {
   ParameterServerCounters counters_;
   std::uint64_t store_bytes_ = 0;
   std::map<schemas::PushName, Push> pushes_;  // not answered
-  std::map<PullName, std::int64_t> pulls_;    // not answered, with the time they came
+  std::map<std::pair<std::uint32_t, schemas::SliceId>, Pull> pulls_;  // by machine and slice
   std::map<schemas::SliceId, PushRound> rounds_;
 };
 

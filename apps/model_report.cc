@@ -118,7 +118,9 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
   for (const symbol::NodeReport& node : report.nodes) prepared.emplace(node.name, &node);
   const symbol::Graph graph = network.graph();
   const std::vector<std::string> parameters = network.list_parameters();
+  const std::vector<std::string> states = network.list_auxiliary_states();
   std::set<std::string> uncounted(parameters.begin(), parameters.end());
+  std::set<std::string> unseen(states.begin(), states.end());
   std::vector<LayerReport> layers;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const symbol::GraphNode& node = graph.nodes[i];
@@ -127,8 +129,12 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
     for (const symbol::Value& input : node.inputs) {
       const symbol::GraphNode& source = graph.node(input);
       // A shared weight counts once.
-      if (!source.is_variable() || uncounted.erase(source.name) == 0) continue;
-      layer.parameters += static_cast<std::uint64_t>(shapes.at(source.name).elements());
+      const bool parameter = source.is_variable() && uncounted.erase(source.name) != 0;
+      const bool state = source.is_variable() && unseen.erase(source.name) != 0;
+      if (!parameter && !state) continue;
+      const base::Shape& shape = shapes.at(source.name);
+      layer.tensors.push_back({source.name, shape});
+      if (parameter) layer.parameters += static_cast<std::uint64_t>(shape.elements());
     }
     const std::string output = graph.value_name({static_cast<std::int64_t>(i), 0});
     layer.name = node.name;
@@ -414,6 +420,13 @@ Json json_of(const ModelReport& report) {
     }
     return list;
   };
+  const auto json_of_tensors = [](const std::vector<TensorReport>& tensors) {
+    Json list = Json::array();
+    for (const TensorReport& tensor : tensors) {
+      list.push_back({{"name", tensor.name}, {"shape", json_of(tensor.shape)}});
+    }
+    return list;
+  };
   Json layers = Json::array();
   for (const LayerReport& layer : report.layers) {
     layers.push_back(
@@ -421,6 +434,7 @@ Json json_of(const ModelReport& report) {
          {"operator", layer.op},
          {"output_shape", json_of(layer.output)},
          {"layout", json_or_null(layer.kernel.empty() ? "" : layer.layout.to_string())},
+         {"tensors", json_of_tensors(layer.tensors)},
          {"parameters", layer.parameters},
          {"multiply_adds", layer.multiply_adds},
          {"kernel", json_or_null(layer.kernel)},

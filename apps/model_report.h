@@ -41,13 +41,20 @@ struct InspectOptions {
   std::string kernels;  ///< path of a file of kernel choices; empty: none
 };
 
+/// A parameter or state, as a file of weights holds it.
+struct TensorReport {
+  std::string name;
+  base::Shape shape;
+};
+
 /// What one of the symbol's own nodes gives, holds and runs on.
 struct LayerReport {
   std::string name;
   std::string op;
   base::Shape output;
   base::Layout layout;
-  std::uint64_t parameters = 0;  ///< a weight that layers share counts with the first one
+  std::vector<TensorReport> tensors;  ///< of parameters and states; shared ones are the first's
+  std::uint64_t parameters = 0;       ///< numbers of its parameters
   double multiply_adds = 0;      ///< of the batch's forward pass, in products and convolutions
   std::string kernel;            ///< empty: fused into another layer
   std::vector<ops::Decline> declines;  ///< kernels that did not take it

@@ -2,10 +2,9 @@
 // The life of an operation: enter, submit, advance, begin, run, finish. Waiting and cancelling.
 #include "engine/core.h"
 
-#include <exception>
-#include <new>
 #include <utility>
 
+#include "base/caught.h"
 #include "base/log.h"
 #include "engine/stream_times.h"
 #include "engine/thread_role.h"
@@ -176,22 +175,6 @@ void Core::begin(OperationState* operation) {
 
 namespace {
 
-// Of the exception that is being handled.
-base::Status thrown(std::string_view name) {
-  const auto text = [name](base::Errc code, std::string_view what) {
-    return base::error(code, "[{}] its function threw {}", name, what);
-  };
-  try {
-    std::rethrow_exception(std::current_exception());
-  } catch (const std::bad_alloc& exception) {
-    return text(base::Errc::resource_exhausted, exception.what());
-  } catch (const std::exception& exception) {
-    return text(base::Errc::internal, exception.what());
-  } catch (...) {
-    return text(base::Errc::internal, "something that is no std::exception");
-  }
-}
-
 void set_outcome(OperationState* operation, base::Status status) {
   operation->failed = !status.ok();
   if (operation->failed) operation->outcome = std::move(status);
@@ -205,11 +188,7 @@ void drop_function(OperationState* operation) {
 }  // namespace
 
 base::Status guarded(SyncFunction& function, std::string_view name, RunContext& context) {
-  try {
-    return function(context);
-  } catch (...) {
-    return thrown(name);
-  }
+  return base::caught(name, [&] { return function(context); });
 }
 
 // What a function throws must neither end the process nor leave the operation's variables held.
@@ -221,7 +200,7 @@ void Core::call(OperationState* operation, RunContext& context) {
   try {
     operation->asynchronous(context, Completion(operation->ticket));
   } catch (...) {
-    fail(operation, thrown(operation->name));
+    fail(operation, base::status_of_exception(operation->name));
   }
 }
 

@@ -115,6 +115,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
   /// Decides whether the function runs or is skipped; before run().
   void begin(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  /// Those of events that have passed and been absorbed.
+  void remember_stream_failures() TROUPE_REQUIRES(mutex_);
   /// Runs the function or skips it, without the mutex. `times`: takes down when the work that it
   /// issues runs, and the thread's row shows the issuing. True: the caller calls finish(). False:
   /// its completion does, and the operation must not be touched.
@@ -191,7 +193,6 @@ class Core : public std::enable_shared_from_this<Core> {
   void link_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void unlink_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void remember(const std::shared_ptr<Failure>& failure) TROUPE_REQUIRES(mutex_);
-  void remember_stream_failures() TROUPE_REQUIRES(mutex_);
   base::Status take_unreported() TROUPE_REQUIRES(mutex_);
   void wait_until_done(std::uint64_t target) TROUPE_REQUIRES(mutex_);
   void wait_for_streams() TROUPE_REQUIRES(mutex_);

@@ -277,10 +277,13 @@ void ThreadedCore::lead_lane(int lane, const LaneInfo& info) {
       run_replay(operation, replays);
       continue;
     }
+    if (operation->on_stream) {
+      graph_.stream_events(operation, worker.awaited);
+      remember_stream_failures();  // of events that have passed: begin() looks for them
+    }
     begin(operation);
     bool finished = true;
     if (operation->on_stream) {
-      graph_.stream_events(operation, worker.awaited);
       leave();
       run_on_stream(operation, *info.stream, worker);
     } else {

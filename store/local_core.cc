@@ -289,10 +289,14 @@ base::Status LocalStore::Core::take_cut(Slot& slot) {
     if (cut.size() < slots_.size()) return {};
     complete = std::move(cut);
     cuts_.erase(step);
+    cutting_ = step;
   }
   std::sort(complete.begin(), complete.end(),
             [](const auto& a, const auto& b) { return a.first.id < b.first.id; });
-  return options_.cut ? options_.cut(step, std::move(complete)) : base::Status();
+  base::Status written = options_.cut ? options_.cut(step, std::move(complete)) : base::Status();
+  const base::MutexLock lock(mutex_);
+  cutting_.reset();
+  return written;
 }
 
 /// No slice comes to another version meanwhile. A slice at version v has at most the update to v +
@@ -434,6 +438,7 @@ std::string LocalStore::Core::waits_for() {
   {
     const base::MutexLock lock(mutex_);
     if (compute_ == nullptr) return {};  // no slice has begun
+    if (cutting_) return fmt::format("the checkpoint of step {} is being written", *cutting_);
   }
   std::string verdict;  // of a slice that waits for others, which say more
   for (const std::unique_ptr<Slot>& slot : slots_) {

@@ -132,6 +132,7 @@ class LocalStore::Core {
   std::vector<std::vector<std::byte>> given_;  // rank 0's values by key
   std::map<std::uint64_t, std::vector<std::pair<SliceInfo, SliceState>>> cuts_
       TROUPE_GUARDED_BY(mutex_);
+  std::optional<std::uint64_t> cutting_ TROUPE_GUARDED_BY(mutex_);  // the cut that is handed in now
 };
 
 }  // namespace troupe::store

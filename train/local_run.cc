@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/awake_wait.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/units.h"
@@ -271,12 +272,10 @@ void LocalRun::watch_stop(const std::atomic<bool>& stop) {
 bool LocalRun::save_before_stop() {
   const auto step = store_->cut_soon();
   if (!step) return false;
-  const std::int64_t until_ms =
-      clock_.now_ms() + static_cast<std::int64_t>(job_->spec.limits.cut_ms);
+  base::AwakeWait wait{std::chrono::milliseconds(job_->spec.limits.cut_ms)};
   const base::MutexLock lock(mutex_);
   last_cut_ = step;
-  while (!finished_ && settled_ < *step && failure_.ok() && clock_.now_ms() < until_ms) {
-    changed_.wait_for(mutex_, kStopPoll);
+  while (!finished_ && settled_ < *step && failure_.ok() && wait.once(changed_, mutex_)) {
   }
   if (settled_ < *step && !finished_) {
     base::log_warn("no checkpoint within limits.cut_ms {}: step {} is not written yet",

@@ -103,6 +103,16 @@ TEST_CASE("a shard's file is written when all its slices are in, ordered by slic
   CHECK(writes[0].slices[1].slice == of.slices[1]);
 }
 
+TEST_CASE("what is being written is known to those who ask what is waited for") {
+  Tracker of;
+  CHECK(of.tracker->waits_for().empty());
+  const WriteShard writing = of.cut(3);
+  CHECK(of.tracker->waits_for() ==
+        "the file of this shard of the checkpoint of step 3 is being written");
+  of.write(writing);
+  CHECK(of.tracker->waits_for().empty());
+}
+
 TEST_CASE("two checkpoints are in flight from the oldest on, a third waits for its report") {
   Tracker of;
   of.write(of.cut(1));

@@ -230,6 +230,24 @@ TEST_CASE("an error of stream work reaches readers, wait and wait_all") {
   CHECK_FALSE(ran);
 }
 
+TEST_CASE("an error of stream work reaches another stream when its event has passed") {
+  DelayedStream stream;
+  DelayedStream other({.device = kOther.device});
+  Fixture f(GENERATE(true, false), EngineOptions{.streams = {&stream, &other}});
+  const Variable x = f.variable("x");
+  const Variable y = f.variable("y");
+  f.push_stream("bad", {}, {x}, [](RunContext& context) {
+    context.stream->enqueue_host([] { return Status(base::Errc::internal, "[bad] on device"); });
+    return Status();
+  });
+  while (f.engine->counters().completed < 1) std::this_thread::yield();  // it is issued
+  CHECK_FALSE(stream.record()->wait_on_host().ok());
+  double value = 0;
+  f.push_stream("heir", {x}, {y}, apply(&value, &value, plus_one), kOther);
+  CHECK(f.engine->wait(y).text() == "[bad] on device");
+  CHECK(other.ran() == 0);
+}
+
 TEST_CASE("an error at issue is an ordinary error, skipped work is not issued") {
   DelayedStream stream;
   Fixture f(GENERATE(true, false), EngineOptions{.streams = {&stream}});
