@@ -4,13 +4,17 @@
 #include "ndarray/safetensors.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -24,7 +28,6 @@ namespace {
 using base::DType;
 using base::Errc;
 using nlohmann::json;
-using ordered_json = nlohmann::ordered_json;
 
 constexpr std::size_t kLengthBytes = kSafetensorsLengthBytes;
 constexpr std::string_view kMetadata = "__metadata__";
@@ -272,46 +275,49 @@ base::Result<std::vector<RawTensor>> parse_safetensors(
   return tensors;
 }
 
-base::Result<std::vector<std::byte>> encode_safetensors(
+base::Result<std::string> encode_safetensors_head(
     std::span<const RawTensor> tensors, const std::map<std::string, std::string>& metadata) {
-  ordered_json header = ordered_json::object();
-  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
-  std::uint64_t offset = 0;
-  for (const RawTensor& tensor : tensors) {
-    const std::optional<std::uint64_t> bytes =
-        tensor.shape.complete() ? checked_bytes(tensor.shape, tensor.dtype) : std::nullopt;
-    if (!bytes || *bytes != tensor.bytes.size()) {
-      return base::error(Errc::invalid_argument, "tensor '{}' {} {} does not fill {} bytes",
-                         tensor.name, base::dtype_name(tensor.dtype), tensor.shape.to_string(),
-                         tensor.bytes.size());
-    }
-    if (tensor.name == kMetadata || header.contains(tensor.name)) {
-      return base::error(Errc::invalid_argument, "two tensors are called '{}'", tensor.name);
-    }
-    ordered_json& entry = header[tensor.name];
-    entry["dtype"] = format_name(tensor.dtype);
-    entry["shape"] = ordered_json::array();
-    for (std::int64_t extent : tensor.shape.dims()) entry["shape"].push_back(extent);
-    entry["data_offsets"] = {offset, offset + *bytes};
-    offset += *bytes;
+  if (tensors.size() > kSafetensorsTensorsMax) {
+    return base::error(Errc::resource_exhausted, "{} tensors are more than the {} of a file",
+                       tensors.size(), kSafetensorsTensorsMax);
   }
-  std::string text;
+  std::string text(kLengthBytes, '\0');
+  std::unordered_set<std::string_view> names = {kMetadata};
+  std::uint64_t offset = 0;
   try {
-    text = header.dump();
+    text += metadata.empty() ? "{" : fmt::format("{{\"{}\":{}", kMetadata, json(metadata).dump());
+    for (const RawTensor& tensor : tensors) {
+      const std::optional<std::uint64_t> bytes =
+          tensor.shape.complete() ? checked_bytes(tensor.shape, tensor.dtype) : std::nullopt;
+      if (!bytes || *bytes != tensor.bytes.size()) {
+        return base::error(Errc::invalid_argument, "tensor '{}' {} {} does not fill {} bytes",
+                           tensor.name, base::dtype_name(tensor.dtype), tensor.shape.to_string(),
+                           tensor.bytes.size());
+      }
+      if (!names.insert(tensor.name).second) {
+        return base::error(Errc::invalid_argument, "two tensors are called '{}'", tensor.name);
+      }
+      fmt::format_to(std::back_inserter(text),
+                     "{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                     text.size() == kLengthBytes + 1 ? "" : ",", json(tensor.name).dump(),
+                     format_name(tensor.dtype), fmt::join(tensor.shape.dims(), ","), offset,
+                     offset + *bytes);
+      offset += *bytes;
+    }
   } catch (const json::exception&) {
     return base::error(Errc::invalid_argument, "a tensor's name is not UTF-8");
   }
+  text += '}';
   // Spaces make the data start at a multiple of 8, as the format advises.
   text.append((8 - text.size() % 8) % 8, ' ');
-  const std::uint64_t length = text.size();
-  std::vector<std::byte> file(kLengthBytes + text.size() + static_cast<std::size_t>(offset));
-  std::memcpy(file.data(), &length, kLengthBytes);
-  std::memcpy(file.data() + kLengthBytes, text.data(), text.size());
-  std::byte* to = file.data() + kLengthBytes + text.size();
-  for (const RawTensor& tensor : tensors) {
-    to = std::copy(tensor.bytes.begin(), tensor.bytes.end(), to);
+  const std::uint64_t length = text.size() - kLengthBytes;
+  if (length > kSafetensorsHeaderBytesMax) {
+    return base::error(Errc::resource_exhausted,
+                       "a header of {} bytes for {} tensors is more than the {} of a file", length,
+                       tensors.size(), kSafetensorsHeaderBytesMax);
   }
-  return file;
+  std::memcpy(text.data(), &length, kLengthBytes);
+  return text;
 }
 
 base::Result<Safetensors> read_safetensors(const std::filesystem::path& path) {
@@ -326,9 +332,20 @@ base::Result<Safetensors> read_safetensors(const std::filesystem::path& path) {
 base::Status write_safetensors(const std::filesystem::path& path,
                                std::span<const RawTensor> tensors,
                                const std::map<std::string, std::string>& metadata) {
-  base::Result<std::vector<std::byte>> file = encode_safetensors(tensors, metadata);
-  if (!file.ok()) return file.status().with_context(path.string());
-  return base::write_file_atomically(path, *file);
+  const base::Result<std::string> head = encode_safetensors_head(tensors, metadata);
+  if (!head.ok()) return head.status().with_context(path.string());
+  std::uint64_t bytes = head->size();
+  for (const RawTensor& tensor : tensors) bytes += tensor.bytes.size();
+  if (bytes > kSafetensorsBytesMax) {
+    return base::error(Errc::resource_exhausted,
+                       "{}: {} bytes are more than the {} that can be read again", path.string(),
+                       bytes, kSafetensorsBytesMax);
+  }
+  base::AtomicFile file(path);
+  TROUPE_TRY(file.open());
+  TROUPE_TRY(file.write(std::as_bytes(std::span(*head))));
+  for (const RawTensor& tensor : tensors) TROUPE_TRY(file.write(tensor.bytes));
+  return file.commit();
 }
 
 base::Status save_arrays(const std::filesystem::path& path,

@@ -70,16 +70,18 @@ base::Result<std::uint64_t> safetensors_data_begin(std::span<const std::byte> fi
 base::Result<SafetensorsHeader> parse_safetensors_header(std::string_view text,
                                                          std::uint64_t data_bytes);
 
-/// The file's bytes; tensors in the given order. invalid_argument for doubled names or sizes that
-/// do not fit.
-base::Result<std::vector<std::byte>> encode_safetensors(
+/// What stands in a file before the bytes of its tensors, which follow in the given order. Errors:
+/// invalid_argument for doubled names, names that are not UTF-8 or sizes that do not fit;
+/// resource_exhausted for what the reader would refuse as too large.
+base::Result<std::string> encode_safetensors_head(
     std::span<const RawTensor> tensors, const std::map<std::string, std::string>& metadata = {});
 /// Header and tensors of bytes in memory, which the views point into.
 base::Result<std::vector<RawTensor>> parse_safetensors(
     std::span<const std::byte> bytes, std::map<std::string, std::string>* metadata = nullptr);
 /// Reads and parses a file; data_loss names path and fault.
 base::Result<Safetensors> read_safetensors(const std::filesystem::path& path);
-/// Writes atomically (temporary file, fsync, rename).
+/// Writes atomically (temporary file, fsync, rename), without a copy of the tensors. Errors as of
+/// encode_safetensors_head() and of the file.
 base::Status write_safetensors(const std::filesystem::path& path,
                                std::span<const RawTensor> tensors,
                                const std::map<std::string, std::string>& metadata = {});

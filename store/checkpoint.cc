@@ -233,17 +233,24 @@ base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const Shard
       add(tensor_name(key, slice.id.slice, content.slots[i]), key, values.slots[i]);
     }
   }
-  TROUPE_TRY_ASSIGN(const std::vector<std::byte> bytes,
-                    ndarray::encode_safetensors(tensors, updates));
+  TROUPE_TRY_ASSIGN(const std::string head, ndarray::encode_safetensors_head(tensors, updates));
   schemas::ShardFile file;
   file.shard = content.shard;
   file.name = fmt::format("{}-shard-{}-of-{}.safetensors", content.name.to_string(), content.shard,
                           content.shards);
-  file.bytes = bytes.size();
   file.chunk_bytes = kChecksumChunkBytes;
-  file.checksums = chunk_checksums(bytes);
-  TROUPE_TRY(base::write_file_atomically(folder / file.name, bytes, base::FileMode::shared,
-                                         base::LinkRule::replace));
+  base::AtomicFile out(folder / file.name, base::FileMode::shared, base::LinkRule::replace);
+  TROUPE_TRY(out.open());
+  ChunkChecksums checksums;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    file.bytes += bytes.size();
+    checksums.add(bytes);
+    return out.write(bytes);
+  };
+  TROUPE_TRY(write(std::as_bytes(std::span(head))));
+  for (const ndarray::RawTensor& tensor : tensors) TROUPE_TRY(write(tensor.bytes));
+  TROUPE_TRY(out.commit());
+  file.checksums = checksums.take();
   return file;
 }
 

@@ -17,13 +17,15 @@ namespace troupe::store {
 
 namespace fs = std::filesystem;
 
-std::vector<std::uint32_t> chunk_checksums(std::span<const std::byte> bytes) {
-  std::vector<std::uint32_t> checksums;
-  for (std::size_t at = 0; at < bytes.size(); at += kChecksumChunkBytes) {
-    checksums.push_back(base::crc32c(
-        bytes.subspan(at, std::min<std::size_t>(kChecksumChunkBytes, bytes.size() - at))));
+void ChunkChecksums::add(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (filled_ == 0) checksums_.push_back(0);
+    const auto part = bytes.first(static_cast<std::size_t>(
+        std::min<std::uint64_t>(kChecksumChunkBytes - filled_, bytes.size())));
+    checksums_.back() = base::crc32c(part, checksums_.back());
+    filled_ = (filled_ + part.size()) % kChecksumChunkBytes;
+    bytes = bytes.subspan(part.size());
   }
-  return checksums;
 }
 
 base::Result<OpenedFile> open_checkpoint_file(const fs::path& path, std::uint64_t bytes_most) {

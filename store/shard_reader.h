@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -27,8 +28,17 @@ namespace troupe::store {
 /// Checksummed pieces of a shard file.
 inline constexpr std::uint64_t kChecksumChunkBytes = 1u << 20;
 
-/// CRC-32C of each chunk.
-std::vector<std::uint32_t> chunk_checksums(std::span<const std::byte> bytes);
+/// CRC-32C of each chunk of bytes that come piece by piece.
+class ChunkChecksums {
+ public:
+  void add(std::span<const std::byte> bytes);
+  /// Of all chunks, the last of which may be shorter; nothing is added behind.
+  std::vector<std::uint32_t> take() { return std::move(checksums_); }
+
+ private:
+  std::vector<std::uint32_t> checksums_;
+  std::uint64_t filled_ = 0;  // bytes of the last chunk; 0: it is full, or there is none
+};
 
 /// A regular file that is open for reading, and its size when it was opened.
 struct OpenedFile {

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "tests/support/catch.h"
+#include "tests/support/safetensors_bytes.h"
 #include "tests/support/test_runtime.h"
 
 namespace troupe::ndarray {
@@ -32,7 +33,7 @@ Bytes sample() {
   const RawTensor tensors[] = {{"w", DType::f32, Shape{2, 3}, std::as_bytes(std::span(values))},
                                {"none", DType::f16, Shape{0, 7}, {}},
                                {"step", DType::i64, Shape{}, std::as_bytes(std::span(count))}};
-  return encode_safetensors(tensors, {{"format", "test"}}).value();
+  return tests::safetensors_bytes(tensors, {{"format", "test"}});
 }
 
 TEST_CASE("tensors and metadata come back") {
@@ -131,11 +132,37 @@ TEST_CASE("the writer refuses doubled names and wrong sizes") {
   const Bytes bytes(8);
   const RawTensor twice[] = {{"a", DType::f32, Shape{2}, bytes},
                              {"a", DType::f32, Shape{2}, bytes}};
-  CHECK(encode_safetensors(twice).status().code() == Errc::invalid_argument);
+  CHECK(encode_safetensors_head(twice).status().code() == Errc::invalid_argument);
   const RawTensor small[] = {{"a", DType::f32, Shape{3}, bytes}};
-  CHECK(encode_safetensors(small).status().code() == Errc::invalid_argument);
+  CHECK(encode_safetensors_head(small).status().code() == Errc::invalid_argument);
   const RawTensor garbage[] = {{"\xff\xfe", DType::f32, Shape{2}, bytes}};
-  CHECK(encode_safetensors(garbage).status().code() == Errc::invalid_argument);
+  CHECK(encode_safetensors_head(garbage).status().code() == Errc::invalid_argument);
+  const RawTensor taken[] = {{"__metadata__", DType::f32, Shape{2}, bytes}};
+  CHECK(encode_safetensors_head(taken).status().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("the writer refuses what no reader would take") {
+  const std::vector<RawTensor> many(kSafetensorsTensorsMax + 1);
+  CHECK(encode_safetensors_head(many).status().code() == Errc::resource_exhausted);
+  std::vector<RawTensor> long_names;
+  for (int i = 0; i < 110; ++i) {
+    long_names.push_back({std::to_string(i) + std::string(1 << 20, 'x'), DType::f32, Shape{0}, {}});
+  }
+  CHECK(encode_safetensors_head(long_names).status().code() == Errc::resource_exhausted);
+  long_names.resize(90);
+  CHECK(encode_safetensors_head(long_names).ok());
+}
+
+TEST_CASE("names with quotes and no tensors at all are JSON, too") {
+  const RawTensor odd[] = {{"a\"\\\n", DType::f32, Shape{0}, {}}};
+  const Bytes file = tests::safetensors_bytes(odd);
+  CHECK(parse_safetensors(file).value().at(0).name == odd[0].name);
+  std::map<std::string, std::string> metadata;
+  const Bytes said = tests::safetensors_bytes({}, {{"k", "v"}});
+  CHECK(parse_safetensors(said, &metadata).value().empty());
+  CHECK(metadata.at("k") == "v");
+  const Bytes none = tests::safetensors_bytes({});
+  CHECK(parse_safetensors(none).value().empty());
 }
 
 TEST_CASE("truncated and garbled files never crash") {

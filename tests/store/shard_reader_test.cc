@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
@@ -13,7 +14,9 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "tests/support/catch.h"
+#include "tests/support/safetensors_bytes.h"
 #include "tests/support/test_folder.h"
 
 namespace troupe::store {
@@ -33,8 +36,10 @@ class Sample {
                          base::Shape{static_cast<std::int64_t>(kChecksumChunkBytes)},
                          contents_.back()});
     }
-    const Bytes bytes = ndarray::encode_safetensors(tensors, {{"said", "so"}}).value();
-    expected_ = {0, "file", bytes.size(), kChecksumChunkBytes, chunk_checksums(bytes)};
+    const Bytes bytes = tests::safetensors_bytes(tensors, {{"said", "so"}});
+    ChunkChecksums checksums;
+    checksums.add(bytes);
+    expected_ = {0, "file", bytes.size(), kChecksumChunkBytes, checksums.take()};
     REQUIRE(base::write_file_atomically(path(), bytes).ok());
   }
 
@@ -64,6 +69,24 @@ class Sample {
   TestFolder folder_;
   std::vector<Bytes> contents_;
 };
+
+TEST_CASE("the checksums of chunks are the same in whatever pieces the bytes come", "[shard_reader]") {
+  const auto [size, piece] = GENERATE(table<std::size_t, std::size_t>(
+      {{0, 1}, {5, 1}, {kChecksumChunkBytes, 4096}, {kChecksumChunkBytes + 1, 1000},
+       {3 * kChecksumChunkBytes - 7, 2 * kChecksumChunkBytes}}));
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 31 + i / 256);
+  std::vector<std::uint32_t> expected;
+  for (std::size_t at = 0; at < size; at += kChecksumChunkBytes) {
+    expected.push_back(base::crc32c(std::span(bytes).subspan(
+        at, std::min<std::size_t>(kChecksumChunkBytes, size - at))));
+  }
+  ChunkChecksums checksums;
+  for (std::size_t at = 0; at < size; at += piece) {
+    checksums.add(std::span(bytes).subspan(at, std::min(piece, size - at)));
+  }
+  CHECK(checksums.take() == expected);
+}
 
 TEST_CASE("tensors and metadata of a shard's file are read by name", "[shard_reader]") {
   const Sample sample("shard-reader-names");
