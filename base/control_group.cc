@@ -95,4 +95,13 @@ std::optional<GroupMemory> ControlGroup::memory() const {
   return nearest;
 }
 
+std::optional<std::uint64_t> ControlGroup::least_limit() const {
+  std::optional<std::uint64_t> least;
+  for (const std::string& folder : folders_) {
+    const auto found = memory_of(folder);
+    if (found && (!least || found->limit < *least)) least = found->limit;
+  }
+  return least;
+}
+
 }  // namespace troupe::base

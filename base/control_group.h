@@ -29,6 +29,8 @@ class ControlGroup {
   std::uint64_t out_of_memory_kills() const;
   /// Of this group or of the one around it that is nearest to its limit; none without a limit.
   std::optional<GroupMemory> memory() const;
+  /// The least limit of this group and those around it: what a program of it can have at most.
+  std::optional<std::uint64_t> least_limit() const;
 
  private:
   std::optional<GroupMemory> memory_of(const std::string& folder) const;

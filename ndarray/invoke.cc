@@ -143,6 +143,28 @@ base::Status add_number(Runtime& runtime, const std::string& op, const InvokeOpt
   return {};
 }
 
+/// No two outputs have bytes in common: a kernel may write them in any order.
+base::Status check_apart(const std::string& op, std::span<const NDArray> outputs) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].bytes() > 0) order.push_back(i);
+  }
+  const auto place = [outputs](std::size_t i) {
+    return std::pair(outputs[i].variable().state(), outputs[i].offset());
+  };
+  std::ranges::sort(order, {}, place);
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const NDArray& before = outputs[order[i - 1]];
+    const NDArray& next = outputs[order[i]];
+    if (!(before.variable() == next.variable())) continue;
+    if (before.offset() + before.bytes() <= next.offset()) continue;
+    const auto [first, second] = std::minmax(order[i - 1], order[i]);
+    return base::error(Errc::invalid_argument, "[{}] outputs {} and {} lie in the same memory", op,
+                       first, second);
+  }
+  return {};
+}
+
 /// Arrays for all outputs: those that were given, new ones for the others.
 base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpCall& call,
                                                 const InvokeOptions& options) {
@@ -171,6 +193,7 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
                          given ? given.shape().to_string() : "");
     }
   }
+  if (options.outputs.size() > 1) TROUPE_TRY(check_apart(call.op->name, outputs));
   return outputs;
 }
 

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "base/control_group.h"
-#include "base/file.h"
 #include "base/machine_memory.h"
 #include "base/units.h"
 #include "gpu/inventory.h"
@@ -56,14 +55,7 @@ class HostMemory final : public MemorySource {
     return {};
   }
 
-  std::uint64_t total_bytes() const override {
-    const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
-    const std::uint64_t machine = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
-    // A container may have less than the machine; "max" and a missing file mean no limit.
-    const auto group = base::read_text_file("/sys/fs/cgroup/memory.max", 64);
-    const std::uint64_t limit = group.ok() ? std::strtoull(group->c_str(), nullptr, 10) : 0;
-    return limit > 0 ? std::min(limit, machine) : machine;
-  }
+  std::uint64_t total_bytes() const override { return total_host_bytes(); }
 
  private:
   /// Null: there is none.
@@ -123,8 +115,15 @@ class GpuMemory final : public MemorySource {
 
 }  // namespace
 
+std::uint64_t total_host_bytes() {
+  const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES));
+  const std::uint64_t machine = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+  const auto limit = base::ControlGroup::of_this_process().least_limit();
+  return limit ? std::min(*limit, machine) : machine;
+}
+
 std::uint64_t available_host_bytes() {
-  std::uint64_t bytes = HostMemory().total_bytes();
+  std::uint64_t bytes = total_host_bytes();
   const std::uint64_t available = base::read_machine_memory().available;
   if (available > 0) bytes = std::min(bytes, available);
   if (const auto group = base::ControlGroup::of_this_process().memory()) {

@@ -41,6 +41,8 @@ struct PoolFigures {
   std::map<std::string, std::uint64_t> holders;  ///< used bytes per holder text
 };
 
+/// The memory of the machine, or what this process's control group may have of it.
+std::uint64_t total_host_bytes();
 /// Host memory that a program can have now without pushing others out, as the system estimates it;
 /// where it says nothing, all of it.
 std::uint64_t available_host_bytes();

@@ -2,14 +2,13 @@
 // Opening a job.
 #include "train/job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/units.h"
 #include "data/index.h"
+#include "storage/storage.h"
 #include "store/step_judge.h"
 #include "symbol/gradient.h"
 #include "symbol/infer.h"
@@ -194,12 +193,11 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
                                            static_cast<double>(job.spec.shards());
   const double needed =
       parameters * (copies_of_rank * static_cast<double>(ranks) + arrived + servers);
-  const double present =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  const auto present = static_cast<double>(storage::total_host_bytes());
   if (needed > present) {
     return base::error(
         base::Errc::resource_exhausted,
-        "the network's {} of parameters need {:.1f} GiB here, the machine has {:.1f}",
+        "the network's {} of parameters need {:.1f} GiB here, this process can have {:.1f}",
         base::format_bytes(static_cast<std::uint64_t>(parameters)), needed / kGibibyte,
         present / kGibibyte);
   }

@@ -54,6 +54,7 @@ TEST_CASE("the limit is that of the group, or around it, that is nearest to its 
   };
   CHECK(memory_text("", root) == "none");
   CHECK(memory_text("0::/\n", root) == "none");
+  CHECK_FALSE(ControlGroup("0::/\n", root).least_limit());
   SECTION("version 2") {
     put("a/b/memory.max", "max\n");
     put("a/b/memory.current", "50\n");
@@ -65,6 +66,10 @@ TEST_CASE("the limit is that of the group, or around it, that is nearest to its 
     put("a/b/memory.max", "60\n");
     CHECK(memory_text("0::/a/b\n", root) == "60/50");
     CHECK(memory_text("0::/a\n", root) == "1000/500");
+    put("a/memory.current", "1190\n");  // nearer to its limit, which is larger
+    CHECK(memory_text("0::/a/b\n", root) == "1000/990");
+    CHECK(ControlGroup("0::/a/b\n", root).least_limit() == 60);
+    CHECK(ControlGroup("0::/a\n", root).least_limit() == 1000);
   }
   SECTION("version 2, seen from inside a container") {
     put("memory.max", "1000\n");

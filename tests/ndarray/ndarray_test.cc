@@ -207,6 +207,23 @@ TEST_CASE("arrays of another engine are refused by name") {
   CHECK(values(b + b) == std::vector<float>{6, 8});
 }
 
+TEST_CASE("outputs that overlap are refused by their numbers") {
+  TestRuntime test;
+  const NDArray data = array(test.runtime, {2, 2}, {1, 2, 3, 4});
+  const NDArray place = array(test.runtime, {6, 1}, {0, 0, 0, 0, 0, 0});
+  const auto into = [&](const NDArray& first, const NDArray& second) {
+    const InvokeOptions options{.outputs = {first, second}};
+    return invoke(test.runtime, "split", {{data}}, {{"num_outputs", "2"}}, options).status();
+  };
+  CHECK(into(place.slice(4, 6), place.slice(0, 2)).ok());
+  CHECK(into(place.slice(2, 4), place.slice(0, 2)).ok());
+  CHECK(values(place) == std::vector<float>{2, 4, 1, 3, 1, 3});
+  for (const auto& other : {place.slice(1, 3), place.slice(2, 4), place.slice(3, 5)}) {
+    CHECK(into(other, place.slice(2, 4)).text() ==
+          "[split] outputs 0 and 1 lie in the same memory");
+  }
+}
+
 TEST_CASE("an array that outlives its engine answers with errors") {
   NDArray a;
   NDArray row;
