@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <new>
 #include <string>
@@ -13,8 +12,6 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
-#include "base/units.h"
 #include "ops/table.h"
 #include "store/checkpoint_size.h"
 #include "train/fingerprint.h"
@@ -100,44 +97,6 @@ base::Status find_files(const control::FindStart& find, const Job& job,
     found.files.push_back(file.name);
   }
   return {};
-}
-
-/// The file of train.weights, whose tensors are as the network has them. Some may be missing.
-base::Result<ndarray::Safetensors> read_weights(const Job& job) {
-  const std::string& path = job.spec.train.weights;
-  TROUPE_TRY_ASSIGN(auto file, ndarray::read_safetensors(path));
-  std::vector<std::string> missing;
-  std::size_t found = 0, scales = 0;
-  for (const schemas::KeyInfo& key : job.keys.keys) {
-    const ndarray::RawTensor* given = file.find(key.name);
-    if (key.kind == schemas::KeyKind::loss_scale) {  // no weight
-      scales += given != nullptr ? 1 : 0;
-      continue;
-    }
-    if (given == nullptr) missing.push_back(key.name);
-    found += given != nullptr ? 1 : 0;
-    if (given == nullptr || (given->shape == key.shape && given->dtype == key.dtype)) continue;
-    return base::error(base::Errc::invalid_argument,
-                       "{}: '{}' has shape {} and dtype {}, the network's has {} and {}", path,
-                       key.name, given->shape.to_string(), base::dtype_name(given->dtype),
-                       key.shape.to_string(), base::dtype_name(key.dtype));
-  }
-  if (found == 0) {
-    return base::error(base::Errc::invalid_argument,
-                       "{}: holds none of the network's tensors ('{}', ...)", path,
-                       job.keys.keys.front().name);
-  }
-  if (!missing.empty()) {
-    base::log_warn(
-        "{}: {} of the network's {} are not there and begin as train.initializer says: {}", path,
-        missing.size(), base::format_counted(found + missing.size(), "tensor"),
-        base::shortened(fmt::format("{}", fmt::join(missing, ", ")), base::kQuotedBytesMax));
-  }
-  if (found + scales < file.tensors.size()) {
-    base::log_warn("{}: {} of its tensors are not the network's", path,
-                   file.tensors.size() - found - scales);
-  }
-  return file;
 }
 
 }  // namespace
@@ -307,9 +266,9 @@ base::Result<FirstValues> FirstValues::create(std::shared_ptr<const Job> owned,
                                               std::shared_ptr<const store::Checkpoint> checkpoint) {
   FirstValues values(std::move(owned), std::move(checkpoint));
   if (values.checkpoint_ == nullptr && !values.job_->spec.train.weights.empty()) {
-    auto file = read_weights(*values.job_);
+    auto file = WeightFile::open(*values.job_);
     if (!file.ok()) return file.status().with_context("train.weights");
-    values.weights_ = std::make_shared<const ndarray::Safetensors>(*std::move(file));
+    values.weights_ = std::make_shared<const WeightFile>(*std::move(file));
   }
   return values;
 }
@@ -331,14 +290,14 @@ base::Result<store::SliceState> FirstValues::operator()(const schemas::KeyInfo& 
                                     "at an earlier one"
                                   : aside.text());
   }
-  const bool from_file = weights_ && key.kind != schemas::KeyKind::loss_scale;
-  const ndarray::RawTensor* given = from_file ? weights_->find(key.name) : nullptr;
-  if (given == nullptr) {
+  if (weights_ == nullptr || !weights_->has(key.name)) {
     return compute.first(key, slice, job_->spec.train.initializer, job_->spec.seed, pool);
   }
   TROUPE_TRY_ASSIGN(base::Buffer weight, pool.allocate(slice.bytes, "weights"));
-  const std::size_t begin = slice.offset * base::dtype_size(key.dtype);
-  std::memcpy(weight.data(), given->bytes.data() + begin, slice.bytes);
+  const std::uint64_t begin = slice.offset * base::dtype_size(key.dtype);
+  const base::Status read =
+      weights_->read(key.name, begin, std::span(weight.data(), weight.size()));
+  if (!read.ok()) return read.with_context("train.weights");
   return compute.first_from(key, std::move(weight), pool);
 }
 

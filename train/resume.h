@@ -14,7 +14,6 @@
 #include "base/numeric_class.h"
 #include "base/status.h"
 #include "control/control_events.h"
-#include "ndarray/safetensors.h"
 #include "schemas/manifest.h"
 #include "schemas/messages.h"
 #include "store/checkpoint.h"
@@ -23,6 +22,7 @@
 #include "store/slice_layout.h"
 #include "store/slice_values.h"
 #include "train/job.h"
+#include "train/weight_file.h"
 
 namespace troupe::train {
 
@@ -104,7 +104,7 @@ class FirstValues {
 
   std::shared_ptr<const Job> job_;
   std::shared_ptr<const store::Checkpoint> checkpoint_;
-  std::shared_ptr<const ndarray::Safetensors> weights_;
+  std::shared_ptr<const WeightFile> weights_;
 };
 
 }  // namespace troupe::train
