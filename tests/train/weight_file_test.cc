@@ -11,7 +11,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
-#include "tests/support/test_operators.h"
+#include "tests/support/test_runtime.h"
 
 namespace troupe::train {
 namespace {
@@ -79,7 +79,8 @@ TEST_CASE("a file of other tensors, or of none, is refused by its name", "[weigh
   Weights weights;
   CHECK(weights.refused().code() == Errc::not_found);
   CHECK_THAT(weights.refused().text(), Contains(weights.path.string()));
-  for (const char* text : {"", "x", "\x08\0\0\0\0\0\0\0notjson!"}) {
+  for (const std::string& text :
+       {std::string(), std::string("x"), std::string("\x08\0\0\0\0\0\0\0notjson!", 16)}) {
     std::ofstream(weights.path) << text;
     CHECK(weights.refused().code() == Errc::data_loss);
     CHECK_THAT(weights.refused().text(), Contains(weights.path.string()));
