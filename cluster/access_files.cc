@@ -63,10 +63,13 @@ int write_all(int descriptor, std::string_view text) {
 /// Opened anew each time, so that it may be moved away meanwhile. All of it is there afterwards, or
 /// nothing: no half line that the next one is glued to.
 Status append(const fs::path& file, std::string_view text) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  // A pipe would wait for its reader.
+  const int descriptor =
+      ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
   int fault = descriptor < 0 ? errno : 0;
   struct stat before {};
   if (fault == 0 && ::fstat(descriptor, &before) != 0) fault = errno;
+  if (fault == 0 && !S_ISREG(before.st_mode)) fault = EINVAL;
   if (fault == 0) {
     fault = write_all(descriptor, text);
     if (fault != 0) (void)!::ftruncate(descriptor, before.st_size);
@@ -87,6 +90,7 @@ std::vector<control::CoordinatorEvent> AccessFiles::look(std::int64_t now) {
   // Looks come more often than seconds, and a full disk stays full for longer.
   if (audit_fault_.ok() || now != audit_tried_) write_audits(now);
   read_tokens(now, events);
+  write_denied();
   const bool took = read_denied();
   std::vector<control::TakeDenyList> lists;
   {
@@ -201,17 +205,35 @@ void AccessFiles::tell_newest(bool of_folder, std::vector<control::CoordinatorEv
   events.emplace_back(std::move(read));
 }
 
+/// In use at once, and in the folder as soon as that can be written: who fills the disk keeps
+/// nobody's certificate valid. A list of the same number is the one that is known.
 control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
   const auto number = check(list.pem);
-  Status status = number.status();
-  if (status.ok()) {
-    status = base::write_file_atomically(folder_ / kDenied, std::as_bytes(std::span(list.pem)));
-  }
-  if (status.ok()) status = identity_->use_deny_list(list.pem);
-  if (!status.ok()) return {list.peer, status, {}};
+  if (!number.ok()) return {list.peer, number.status(), {}};
+  const trust::Credentials own = identity_->credentials();
+  const auto known = trust::check_deny_list(own.deny_list, own.authority);
+  if (known.ok() && *known == *number) return {list.peer, {}, own.deny_list, list.change};
+  const Status used = identity_->use_deny_list(list.pem);
+  if (!used.ok()) return {list.peer, used, {}};
   told_list_ = std::max(told_list_, *number);
-  denied_seen_ = stamp_of(folder_ / kDenied);
+  unwritten_ = list.pem;
+  write_denied();
   return {list.peer, {}, list.pem, list.change};
+}
+
+void AccessFiles::write_denied() {
+  if (unwritten_.empty()) return;
+  const fs::path file = folder_ / kDenied;
+  const Status status = base::write_file_atomically(file, std::as_bytes(std::span(unwritten_)));
+  if (!status.ok() && !(status == write_fault_)) {
+    base::log_error("{}; what is revoked holds, and is lost if this program ends before it can "
+                    "write that",
+                    status.text());
+  }
+  write_fault_ = status;
+  if (!status.ok()) return;
+  unwritten_.clear();
+  denied_seen_ = stamp_of(file);
 }
 
 std::uint64_t AccessFiles::end(std::int64_t now) {

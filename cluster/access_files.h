@@ -52,6 +52,7 @@ class AccessFiles {
   bool read_denied();
   void tell_newest(bool of_folder, std::vector<control::CoordinatorEvent>& events);
   control::DenyListRead keep(const control::TakeDenyList& list);
+  void write_denied();
   base::Result<std::uint64_t> check(const std::string& pem) const;
   void take_audits(std::int64_t now);
   void write_audits(std::int64_t now);
@@ -64,6 +65,8 @@ class AccessFiles {
   std::optional<FileStamp> denied_seen_;
   base::Status tokens_fault_;  ///< not ok: they cannot be read, so nobody may anything
   base::Status denied_fault_;
+  std::string unwritten_;     ///< the list that is in use and not in the folder yet
+  base::Status write_fault_;  ///< why not
   bool had_book_ = false;  ///< of tokens
   std::vector<trust::Token> tokens_;
   std::int64_t judged_ = 0;  ///< when tokens were last judged, Unix seconds

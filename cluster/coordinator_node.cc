@@ -126,6 +126,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   /// Links first: they tell the coordinator. Then the coordinator, which uses what is below it.
   ~CoordinatorNode() override {
     desk_->end();
+    ending_ = true;
     links_.stop();
     coordinator_.end();
     access_.end(base::unix_seconds());  // nothing is changed any more
@@ -173,6 +174,7 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   AccessFiles access_;
   base::LogBudget drops_;               // the actor's alone
   base::LogBudget faults_;              // the links' thread's alone
+  std::atomic<bool> ending_{false};     // its links end with it, and nobody is told
   std::atomic<bool> late_told_{false};  // a scrape that got no answer
   base::Mutex mutex_;
   std::string http_address_ TROUPE_GUARDED_BY(mutex_);  // of this process; empty until it serves
@@ -221,7 +223,7 @@ class CoordinatorNode::PeerHandler final : public link::ControlHandler {
   void on_down(const base::Status& reason) override {
     node_.peers_.remove(peer_);
     node_.desk_->lost(peer_, reason);
-    if (reason.code() == base::Errc::cancelled) return;  // this coordinator itself ends
+    if (node_.ending_) return;
     const bool fault = reason.code() == base::Errc::data_loss ||
                        reason.code() == base::Errc::deadline_exceeded ||
                        reason.code() == base::Errc::resource_exhausted;
@@ -325,8 +327,8 @@ void CoordinatorNode::send(PeerId peer, schemas::Message message) {
   schemas::Envelope envelope;
   envelope.message = std::move(message);
   const base::Status status = link->send(std::move(envelope));
-  // A reply too large for the wire would leave the peer waiting.
-  if (!status.ok()) link->abort(status);
+  // A reply too large for the wire would leave the peer waiting. A link that closes, closes.
+  if (!status.ok() && status.code() != base::Errc::cancelled) link->abort(status);
 }
 
 void CoordinatorNode::drop(PeerId peer, const base::Status& reason) {
@@ -394,16 +396,17 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
   for (auto it = first; it != last; ++it) before.push_back(it->second);
   const auto look = [hold, again, before, lock = held.lock,
                      files = options_.files]() -> base::Result<schemas::NamedCheckpoint> {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(hold.wait_ms);
+    std::chrono::milliseconds waited{0};  // in looks: a pause of everybody is no waiting
     for (const auto& own : before) {
       while (!own.expired()) {
-        if (std::chrono::steady_clock::now() >= until) {
+        if (waited >= std::chrono::milliseconds(hold.wait_ms)) {
           return base::error(base::Errc::unavailable,
                              "{}: the job's run before has not let go of it yet: a copy is being "
                              "written, or the folder hangs",
                              hold.folder);
         }
         std::this_thread::sleep_for(kOwnLockLook);
+        waited += kOwnLockLook;
       }
     }
     if (!again) {

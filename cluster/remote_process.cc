@@ -55,6 +55,7 @@ int spawn(const std::vector<std::string>& words, int input, int output, pid_t& p
   ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   set_up(attributes);
   const int error =
       ::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);

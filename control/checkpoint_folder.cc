@@ -87,11 +87,11 @@ base::Status CheckpointFolder::take(std::uint32_t machine,
 
 base::Status CheckpointFolder::note_newest(std::uint32_t machine,
                                            const schemas::FolderProbeResult& result) {
-  if (result.highest_generation > schemas::kGenerationMax) {
+  if (result.highest_generation >= schemas::kGenerationMax) {  // the next one would be above it
     return base::error(Errc::failed_precondition,
                        "checkpoint.dir {}: {} has a checkpoint of generation {} there, at most {}",
                        plan_.folder, name_of(machine), result.highest_generation,
-                       schemas::kGenerationMax);
+                       schemas::kGenerationMax - 1);
   }
   highest_ = std::max(highest_, result.highest_generation);
   if (machine == own_place()) return {};  // what of it is whole is looked at later
@@ -348,27 +348,28 @@ schemas::FilePiece refusal_of(const schemas::PieceQuery& query) {
 std::optional<ActorSaid> CheckpointFolder::take(ActorSaid said) {
   const auto& report = std::get<CheckpointReport>(said.message);
   if (!copied()) return said;
+  if (steps_.contains(report.step)) {
+    // The server asks what became of it. What is settled, the job knows: whoever says now that a
+    // checkpoint has failed, of which there is a copy, is not believed.
+    const bool waits = std::any_of(reports_.begin(), reports_.end(), [&](const ActorSaid& other) {
+      return std::get<CheckpointReport>(other.message).step == report.step;
+    });
+    return waits ? std::nullopt : std::optional(std::move(said));
+  }
   if (report.code != Errc::ok) {
     const std::string given_up = schemas::checkpoint_name(report.step, plan_.generation);
     drop(given_up, false);
     drop_copy(given_up);
     return said;
   }
-  if (!steps_.insert(report.step).second) {
-    // The server asks what became of it. What is settled, the job knows.
-    const bool waits = std::any_of(reports_.begin(), reports_.end(), [&](const ActorSaid& other) {
-      return std::get<CheckpointReport>(other.message).step == report.step;
-    });
-    return waits ? std::nullopt : std::optional(std::move(said));
-  }
   if (reports_.size() == kReportsMax) {
-    steps_.erase(report.step);
     auto& refused = std::get<CheckpointReport>(said.message);
     refused.code = Errc::resource_exhausted;
     refused.text = fmt::format("no copy at the coordinator: {} wait", kReportsMax);
     refused.path.clear();
     return said;
   }
+  steps_.insert(report.step);
   lie_.emplace(report.step, schemas::checkpoint_name(report.step, plan_.generation));
   reports_.push_back(std::move(said));
   if (reports_.size() == 1) collect_next();

@@ -22,6 +22,8 @@ Caller CoordinatorState::caller_of(PeerId peer) const {
 void CoordinatorState::drop(PeerId peer, base::Status reason) {
   const auto known = peers_.find(peer);
   if (known != peers_.end()) known->second.dropped = true;
+  const auto agent = agents_.find(peer);
+  if (agent != agents_.end()) agent->second.leaving = true;  // it is gone when its link is
   emit(DropPeer{peer, std::move(reason)});
 }
 

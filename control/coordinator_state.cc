@@ -22,6 +22,9 @@ using base::Errc;
 
 namespace {
 
+/// Between two lines in the log that say that an agent's link is cut.
+constexpr std::uint64_t kCutNotedMs = 10'000;
+
 /// Letters, digits and dashes of a job's name; "job" when nothing is left.
 std::string id_stem(const std::string& name) {
   constexpr std::size_t kLongest = 40;
@@ -85,7 +88,9 @@ void CoordinatorState::on(const PeerSaid& said) {
   const auto peer = peers_.find(said.peer);
   if (peer != peers_.end()) {
     if (peer->second.dropped) return;
-    peer->second.heard_ms = now_ms_;
+    // Who only says again who it is has asked nothing.
+    const bool asks = !std::holds_alternative<schemas::PersonHello>(said.message);
+    if (asks) peer->second.heard_ms = now_ms_;
   }
   std::visit([&](const auto& message) { on_message(said.peer, message); }, said.message);
 }
@@ -102,8 +107,14 @@ void CoordinatorState::on(const PeerCut& cut) {
   if (agent == agents_.end()) return;
   agent->second.cut = true;
   slots_changed_ = true;
-  emit(Note{true, fmt::format("the link to agent '{}' is cut: {}", agent->second.hello.name,
-                              cut.reason)});
+  // One that is cut again and again fills no log.
+  std::uint64_t& noted_ms = agent->second.cut_noted_ms;
+  agent->second.cut_noted = noted_ms == 0 || now_ms_ - noted_ms >= kCutNotedMs;
+  if (agent->second.cut_noted) {
+    noted_ms = std::max<std::uint64_t>(now_ms_, 1);
+    emit(Note{true, fmt::format("the link to agent '{}' is cut: {}", agent->second.hello.name,
+                                cut.reason)});
+  }
   for (const auto& [job, machine] : runs_on(cut.peer)) {
     hand_to_run(*job, AgentCut{machine, cut.reason});
   }
@@ -114,7 +125,10 @@ void CoordinatorState::on(const PeerBack& back) {
   if (agent == agents_.end()) return;
   agent->second.cut = false;
   slots_changed_ = true;
-  emit(Note{false, fmt::format("the link to agent '{}' is whole again", agent->second.hello.name)});
+  if (agent->second.cut_noted) {
+    emit(Note{false,
+              fmt::format("the link to agent '{}' is whole again", agent->second.hello.name)});
+  }
   for (const auto& [job, machine] : runs_on(back.peer)) hand_to_run(*job, AgentBack{machine});
 }
 

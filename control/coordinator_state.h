@@ -106,6 +106,8 @@ class CoordinatorState {
     std::uint32_t used = 0;                    // of hello.slots
     std::map<ProcessKey, Left> left;           // each has one slot or more that nobody else gets
     bool cut = false;                          // its link is, and may heal
+    bool cut_noted = false;                    // and that was told
+    std::uint64_t cut_noted_ms = 0;            // when a cut was told last; 0: never
     bool leaving = false;                      // it was asked to end: it gets nothing new
     std::string said;                          // why it withholds its slots, if it does
     std::uint64_t offered_ms = 0;              // when its newest offer was looked at; 0: never

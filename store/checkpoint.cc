@@ -334,10 +334,10 @@ base::Status complete_checkpoint(const fs::path& folder, const schemas::Manifest
 base::Result<std::uint64_t> highest_generation(const fs::path& folder) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
   const std::uint64_t highest = highest_of(entries);
-  if (highest <= schemas::kGenerationMax) return highest;
+  if (highest < schemas::kGenerationMax) return highest;  // there is one more
   return base::error(base::Errc::failed_precondition,
                      "{}: a checkpoint of generation {}, at most {}", folder.string(), highest,
-                     schemas::kGenerationMax);
+                     schemas::kGenerationMax - 1);
 }
 
 FolderManifests folder_manifests(const fs::path& folder) {
@@ -412,14 +412,20 @@ base::Result<std::unique_ptr<Checkpoint>> Checkpoint::open_newest(const fs::path
                      "{}: no complete checkpoint{}", folder.string(), text);
 }
 
-base::Result<const ShardReader*> Checkpoint::reader(std::size_t file) const {
+base::Result<std::shared_ptr<const ShardReader>> Checkpoint::reader(std::size_t file) const {
   const base::MutexLock lock(mutex_);
-  auto& reader = readers_[file];
-  if (reader == nullptr) {
+  auto found = readers_.find(file);
+  if (found == readers_.end()) {
     const schemas::ShardFile& named = manifest_.files[file];
-    TROUPE_TRY_ASSIGN(reader, ShardReader::open(path_.parent_path() / named.name, named));
+    TROUPE_TRY_ASSIGN(auto opened, ShardReader::open(path_.parent_path() / named.name, named));
+    if (readers_.size() == kOpenFilesMax) {
+      readers_.erase(std::ranges::min_element(
+          readers_, {}, [](const auto& entry) { return entry.second.asked; }));
+    }
+    found = readers_.emplace(file, OpenFile{std::move(opened), 0}).first;
   }
-  return reader.get();
+  found->second.asked = ++asked_;
+  return found->second.reader;
 }
 
 /// The writers' layout says which file holds the slice. A manifest may belong to a program that
@@ -508,7 +514,7 @@ base::Result<SliceState> Checkpoint::slice(const SliceInfo& info, base::BufferPo
     return base::error(base::Errc::data_loss, "{}: no key number {}", path_.string(), id.key);
   }
   const KeyInfo& key = manifest_.keys[id.key];
-  const ShardReader* holder = nullptr;
+  std::shared_ptr<const ShardReader> holder;
   auto load = [&](std::string_view slot) -> base::Result<base::Buffer> {
     TROUPE_TRY_ASSIGN(const Found found, find(key, id.slice, slot));
     const std::string name = tensor_name(key, id.slice, slot);

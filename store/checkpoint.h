@@ -110,7 +110,7 @@ base::Status check_folder(const std::filesystem::path& folder, std::uint64_t byt
 base::Status complete_checkpoint(const std::filesystem::path& folder,
                                  const schemas::Manifest& manifest, const Retention& retention);
 /// The highest generation of the folder's manifests, readable or not, set aside or not; 0 without
-/// any. failed_precondition: it is above schemas::kGenerationMax, so no run wrote it.
+/// any. failed_precondition: it is schemas::kGenerationMax or above, so no run can follow it.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 
 /// So many names of a folder are told: of checkpoints that may turn out to be of no use.
@@ -173,13 +173,19 @@ class Checkpoint {
  private:
   /// A tensor and the file that holds it; null: no file does.
   struct Found {
-    const ShardReader* file = nullptr;
+    std::shared_ptr<const ShardReader> file;
     ndarray::TensorPlace tensor;
   };
+  /// A file that is open, and when it was last asked for.
+  struct OpenFile {
+    std::shared_ptr<const ShardReader> reader;
+    std::uint64_t asked = 0;
+  };
+  static constexpr std::size_t kOpenFilesMax = 64;
 
   Checkpoint() = default;
   base::Status check_files(CheckpointCheck check) const;
-  base::Result<const ShardReader*> reader(std::size_t file) const;
+  base::Result<std::shared_ptr<const ShardReader>> reader(std::size_t file) const;
   base::Result<Found> find(const schemas::KeyInfo& key, std::uint32_t slice,
                            std::string_view slot) const;
   base::Result<std::uint64_t> updates(const ShardReader& file, const std::string& slice) const;
@@ -190,8 +196,9 @@ class Checkpoint {
   std::vector<std::string> skipped_;
   std::optional<SliceLayout> layout_;  // of the writers: where to look first
   mutable base::Mutex mutex_;
-  mutable std::map<std::size_t, std::unique_ptr<const ShardReader>> readers_
-      TROUPE_GUARDED_BY(mutex_);  // by position in the manifest's files, opened when needed
+  // By position in the manifest's files; opened when needed, and closed for others.
+  mutable std::map<std::size_t, OpenFile> readers_ TROUPE_GUARDED_BY(mutex_);
+  mutable std::uint64_t asked_ TROUPE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace troupe::store

@@ -293,6 +293,11 @@ Result<std::uint64_t> check_deny_list(std::string_view pem, std::string_view aut
   if (signer == nullptr) return unreadable("certificate");
   const DenyList list(PEM_read_bio_X509_CRL(reader(pem).get(), nullptr, no_passphrase, nullptr));
   if (list == nullptr) return unreadable("list of what is revoked");
+  // All of the text is handed on, to programs that take no more than one list.
+  constexpr std::string_view kBegin = "-----BEGIN ";
+  if (pem.find(kBegin) != pem.rfind(kBegin)) {
+    return base::error(Errc::data_loss, "more than one PEM block, where one list is needed");
+  }
   if (X509_CRL_verify(list.get(), X509_get0_pubkey(signer.get())) != 1) {
     ERR_clear_error();
     return base::error(Errc::permission_denied,

@@ -187,6 +187,7 @@ TEST_CASE("lists of what is revoked are checked, kept and told, older ones are r
   CHECK(hand_in("nonsense").code() == Errc::data_loss);
   auto foreign = trust::Authority::create(folder.path() / "ca2", "lab", kLong).value();
   CHECK(hand_in(foreign.deny_list()).code() == Errc::permission_denied);
+  CHECK(hand_in(newer + older).code() == Errc::data_loss);  // no program would take its second
   CHECK_FALSE(fs::exists(state / AccessFiles::kDenied));
   CHECK(hand_in(newer).ok());
   CHECK(base::read_text_file(state / AccessFiles::kDenied, 1 << 20).value() == newer);
@@ -230,6 +231,33 @@ TEST_CASE("lists of what is revoked are checked, kept and told, older ones are r
   plain.take({7, newer, {}});
   CHECK(all_of<control::DenyListRead>(plain.look(kNow)).at(0).status.code() ==
         Errc::failed_precondition);
+}
+
+TEST_CASE("what is revoked holds at once, and is written when the disk takes it") {
+  const TestFolder folder("access-files-full");
+  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+  const fs::path file = folder.path() / "c.pem";
+  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
+  REQUIRE(trust::write_credentials(file, made).ok());
+  REQUIRE(authority.issue(trust::Role::agent, "a", kLong, kNow).ok());
+  REQUIRE(authority.revoke(trust::Role::agent, "a", kNow).ok());
+  const std::string list = authority.deny_list();
+  const fs::path state = folder.path() / "state";
+  const fs::path denied = state / AccessFiles::kDenied;
+  fs::create_directories(denied / "in the way");  // no file takes its place
+  const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
+  AccessFiles files(state, identity);
+  files.take({7, list, {}});
+  const auto read = all_of<control::DenyListRead>(files.look(kNow));
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].status.ok());
+  CHECK(read[0].pem == list);
+  CHECK(identity->renewed() != nullptr);
+  CHECK(fs::is_directory(denied));
+  files.look(kNow);
+  fs::remove_all(denied);
+  files.look(kNow);
+  CHECK(base::read_text_file(denied, 1 << 20).value() == list);
 }
 
 TEST_CASE("the list of a renewed certificate is told as one of the folder is") {

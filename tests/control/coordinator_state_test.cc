@@ -379,6 +379,55 @@ TEST_CASE("a job does not begin on an agent whose link is cut") {
   CHECK(state.jobs()[0].phase == JobPhase::starting);
 }
 
+TEST_CASE("a link that is cut again and again fills no log") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  state.handle(Tick{100});
+  state.handle(PeerSaid{1, hello_of("a")});
+  const auto notes = [](const std::vector<CoordinatorEffect>& effects) {
+    return std::ranges::count_if(effects, [](const CoordinatorEffect& effect) {
+      return std::holds_alternative<Note>(effect);
+    });
+  };
+  CHECK(notes(state.handle(PeerCut{1, "closed"})) == 1);
+  CHECK(notes(state.handle(PeerBack{1})) == 1);
+  for (int i = 0; i < 100; ++i) {
+    CHECK(notes(state.handle(PeerCut{1, "closed"})) == 0);
+    CHECK(notes(state.handle(PeerBack{1})) == 0);
+  }
+  state.handle(Tick{20'000});
+  CHECK(notes(state.handle(PeerCut{1, "closed"})) == 1);
+}
+
+TEST_CASE("an agent that is dropped gets nothing new, and is gone with its link") {
+  CoordinatorState state({"1", ControlWorld::limits()});
+  state.handle(PeerSaid{1, hello_of("a")});
+  const auto effects = state.handle(PeerSaid{1, schemas::JobQuery{}});  // a person's
+  REQUIRE(std::ranges::any_of(effects, [](const CoordinatorEffect& effect) {
+    return std::holds_alternative<DropPeer>(effect);
+  }));
+  const std::string text = text_of(ControlWorld::job_spec(1, 1, 1));
+  state.handle(PeerSaid{9, schemas::JobSubmit{"x", text, ""}});
+  CHECK(state.jobs()[0].phase == JobPhase::pending);
+  state.handle(PeerLost{1, "closed"});
+  CHECK(state.counts().agents == 0);
+  state.handle(PeerSaid{2, hello_of("a")});
+  CHECK(state.jobs()[0].phase == JobPhase::starting);
+}
+
+TEST_CASE("who only says again who it is keeps no place") {
+  const base::Limits limits = ControlWorld::limits();
+  CoordinatorState state({"1", limits});
+  state.handle(PeerLinked{1, {}, "127.0.0.1:9", {}});
+  bool dropped = false;
+  for (std::uint64_t ms = 0; ms <= 2 * limits.request_ms; ms += limits.request_ms / 4) {
+    for (const CoordinatorEffect& effect : state.handle(Tick{ms})) {
+      dropped = dropped || std::holds_alternative<DropPeer>(effect);
+    }
+    state.handle(PeerSaid{1, schemas::PersonHello{"nothing"}});
+  }
+  CHECK(dropped);
+}
+
 TEST_CASE("a link that is cut yields to its own process at once, to no other") {
   CoordinatorState state({"1", ControlWorld::limits()});
   const auto dropped = [&](PeerId peer, std::uint64_t process_token = 1) {

@@ -169,6 +169,29 @@ TEST_CASE("servers speak for themselves about a cut out of turn") {
   CHECK(std::holds_alternative<End>(ended.back()));
 }
 
+TEST_CASE("a report of a checkpoint that is long forgotten is answered and no more") {
+  JobState job(small_roster());
+  job.handle(Begin{0});
+  const auto report = [&](std::uint64_t step, base::Errc code) {
+    schemas::CheckpointReport said;
+    said.step = step;
+    said.code = code;
+    return job.handle(ActorSaid{kServer, said});
+  };
+  const auto notes = [](const std::vector<JobState::Effect>& effects) {
+    return std::ranges::count_if(effects, [](const JobState::Effect& effect) {
+      return std::holds_alternative<Note>(effect);
+    });
+  };
+  CHECK(notes(report(1, base::Errc::unavailable)) == 1);
+  for (std::uint64_t step = 2; step < 20; ++step) report(step, base::Errc::ok);
+  for (int i = 0; i < 10; ++i) {
+    const auto effects = report(1, base::Errc::unavailable);
+    CHECK(notes(effects) == 0);
+    CHECK(effects.size() == 1);
+  }
+}
+
 TEST_CASE("the first cause ends a job, and nothing follows") {
   JobState job(small_roster());
   job.handle(Begin{0});
