@@ -254,12 +254,17 @@ void RunState::hand_to_job(const JobState::Event& event) {
   for (const JobState::Effect& effect : job_->handle(event)) {
     std::visit([this](const auto& what) { perform(what); }, effect);
   }
+  if (const base::Status unsent = std::exchange(unsent_, {}); !unsent.ok()) fail(unsent);
 }
 
-/// Actors of a job are spoken to through the agent of their machine.
+/// Actors of a job are spoken to through the agent of their machine. What is too large for a
+/// message, as the placement of very many servers with long names, ends the run.
 void RunState::perform(const Send<ActorId>& send_it) {
   const auto bytes = schemas::encode_message(send_it.message);
-  TROUPE_CHECK(bytes.ok(), bytes.status().to_string());
+  if (!bytes.ok()) {
+    unsent_ = bytes.status().with_context("cannot be sent");
+    return;
+  }
   const auto machine = plan_.placement.machine_of(send_it.to);
   TROUPE_CHECK(machine.has_value(), "a job speaks to its own actors only");
   send(*machine,

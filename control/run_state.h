@@ -211,6 +211,7 @@ class RunState {
   base::Secret secret_{};  // of the processes
   std::optional<JobState> job_;
   std::optional<Suspicion> suspicion_;
+  base::Status unsent_;   // why one of the job's messages could not be sent; looked at soon
   base::Status outcome_;  // first cause
   bool begun_ = false;
   bool stopped_ = false;
