@@ -19,6 +19,7 @@ namespace troupe::apps {
 namespace {
 
 constexpr std::string_view kSetOption = "--set ";
+constexpr std::size_t kShownNumberMax = 40;
 constexpr std::size_t kShownValueMax = 60;
 constexpr std::size_t kShownFaultMax = 300;  // of the TOML parser: a sentence
 
@@ -47,6 +48,14 @@ std::vector<ConfigError> sorted(std::vector<Fault> faults) {
   std::vector<ConfigError> errors;
   for (Fault& fault : faults) errors.push_back(std::move(fault.error));
   return errors;
+}
+
+/// Whether it is digits and no more, of a number beyond 64 bits with a sign.
+bool too_long_number(std::string_view text) {
+  constexpr std::size_t kDigitsMax = 18;
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
+  return text.size() > kDigitsMax && text.find_first_not_of("0123456789") == text.npos;
 }
 
 /// One printable line, of `bytes_max` at most.
@@ -251,6 +260,11 @@ void ConfigFile::override_value(const std::string& assignment) {
     }
   } catch (const toml::parse_error&) {
     entry.holder.clear();
+  }
+  if (entry.holder.empty() && too_long_number(value)) {
+    content_->overrides.pop_back();
+    content_->add(where, path, printable(value, kShownNumberMax) + " does not fit 64 bits");
+    return;
   }
   // Not TOML, or more than one value: then it is text, as people write it in a shell.
   if (entry.holder.size() != 1 || !entry.holder.contains("v")) {

@@ -467,6 +467,10 @@ TEST_CASE("wrong overrides name themselves", "[job_file]") {
         Lines{"--set modle.x=2: error: modle.x: unknown key; did you mean 'model'?"});
   CHECK(lines_of(parse("", {"data.batch.x=2"}).errors) ==
         Lines{"--set data.batch.x=2: error: data.batch.x: unknown key"});
+  CHECK(lines_of(parse("", {"seed=18446744073709551615"}).errors) ==
+        Lines{"--set seed=18446744073709551615: error: seed: 18446744073709551615 does not fit 64 "
+              "bits"});
+  CHECK(parse("", {"seed=9223372036854775807"}).spec.seed == 9223372036854775807U);
   CHECK(lines_of(parse("", {"=2"}).errors) == Lines{"--set =2: error: expected section.key=value"});
   CHECK_THAT(parse("", {"name=a\nb"}).errors.at(0).to_string(), Contains("--set name=a b"));
 }
