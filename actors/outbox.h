@@ -42,7 +42,10 @@ class Outbox {
 
   /// Keeps a letter that has just been sent; false when one of this name waits already.
   bool keep(const Key& key, Letter letter, std::uint64_t now_ms) {
-    return waiting_.try_emplace(key, Waiting{std::move(letter), now_ms + ask_ms_}).second;
+    const auto [kept, is_new] =
+        waiting_.try_emplace(key, Waiting{std::move(letter), now_ms + ask_ms_});
+    note(kept->second);
+    return is_new;
   }
   bool contains(const Key& key) const { return waiting_.count(key) != 0; }
   /// Its answer has come; false when it had before.
@@ -55,6 +58,7 @@ class Outbox {
     waiting.pause_ms = waiting.pause_ms == 0 ? first_ms_ : std::min(waiting.pause_ms * 2, most_ms_);
     waiting.due_ms = now_ms + waiting.pause_ms;
     waiting.goes_again = true;
+    note(waiting);
   }
   /// Its receiver has never had it: calls `send(letter)`, unless it has been answered, or sent
   /// again since it was asked about.
@@ -63,6 +67,7 @@ class Outbox {
     const auto found = waiting_.find(key);
     if (found == waiting_.end() || found->second.questions == 0) return;
     found->second.sent(now_ms + ask_ms_);
+    note(found->second);
     send(found->second.letter);
   }
   /// Among the letters from `first` on, as long as `inside` holds for their names, drops those
@@ -79,13 +84,18 @@ class Outbox {
   /// double: on a full link they would stand in front of what they ask about.
   template <typename Send, typename Ask>
   void attend(std::uint64_t now_ms, Send send, Ask ask) {
+    if (now_ms < next_ms_) return;  // there may be a letter for each slice
+    next_ms_ = kNever;
     for (auto& [key, waiting] : waiting_) {
-      if (now_ms < waiting.due_ms) continue;
-      if (waiting.goes_again) {
+      if (now_ms < waiting.due_ms) {
+        note(waiting);
+      } else if (waiting.goes_again) {
         waiting.sent(now_ms + ask_ms_);
+        note(waiting);
         send(waiting.letter);
       } else {
         waiting.asked(now_ms, ask_ms_);
+        note(waiting);
         ask(waiting.letter);
       }
     }
@@ -97,6 +107,7 @@ class Outbox {
       if (waiting.letter.to != to) continue;
       waiting.questions = 0;  // something has happened
       waiting.asked(now_ms, ask_ms_);
+      note(waiting);
       ask(waiting.letter);
     }
   }
@@ -105,6 +116,7 @@ class Outbox {
   void send_again(std::uint64_t now_ms, Function send) {
     for (auto& [key, waiting] : waiting_) {
       waiting.sent(now_ms + ask_ms_);
+      note(waiting);
       send(waiting.letter);
     }
   }
@@ -131,9 +143,14 @@ class Outbox {
       ++questions;
     }
   };
+  static constexpr std::uint64_t kNever = UINT64_MAX;
+
+  void note(const Waiting& waiting) { next_ms_ = std::min(next_ms_, waiting.due_ms); }
+
   std::uint64_t first_ms_;
   std::uint64_t most_ms_;
   std::uint64_t ask_ms_;
+  std::uint64_t next_ms_ = kNever;  // no letter is due before
   std::map<Key, Waiting> waiting_;
 };
 
