@@ -2,6 +2,8 @@
 // A job's silence at the coordinator: judged before training and after it, the servers' in between.
 #include "control/job_state.h"
 
+#include <algorithm>
+
 #include "tests/support/catch.h"
 
 namespace troupe::control {
