@@ -3,6 +3,9 @@
 #include "ops/math/transpose.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
 
 #include "ops/support/chunks.h"
 
@@ -83,6 +86,27 @@ Loops read_loops(const OpCall& call) {
   return loops;
 }
 
+/// Four rows, neighbours in data, of four columns. Numbers of 4 bytes.
+template <typename T>
+void copy_four_by_four(const T* from, std::int64_t column_from, T* to, std::int64_t row_to) {
+  using Four = std::uint32_t __attribute__((vector_size(16)));
+  std::array<Four, 4> column;
+  for (std::size_t c = 0; c < 4; ++c) {
+    std::memcpy(&column[c], from + static_cast<std::int64_t>(c) * column_from, sizeof(Four));
+  }
+  const Four low01 = __builtin_shufflevector(column[0], column[1], 0, 4, 1, 5);
+  const Four high01 = __builtin_shufflevector(column[0], column[1], 2, 6, 3, 7);
+  const Four low23 = __builtin_shufflevector(column[2], column[3], 0, 4, 1, 5);
+  const Four high23 = __builtin_shufflevector(column[2], column[3], 2, 6, 3, 7);
+  const std::array<Four, 4> row = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+                                   __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                                   __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                                   __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (std::size_t r = 0; r < 4; ++r) {
+    std::memcpy(to + static_cast<std::int64_t>(r) * row_to, &row[r], sizeof(Four));
+  }
+}
+
 /// A tile of rows [row, end) and all columns of a plane.
 template <typename T>
 void copy_rows(const Loops& loops, const T* from, T* to, std::int64_t row, std::int64_t end) {
@@ -95,8 +119,21 @@ void copy_rows(const Loops& loops, const T* from, T* to, std::int64_t row, std::
   }
   for (std::int64_t left = 0; left < columns.extent; left += kTile) {
     const std::int64_t right = std::min(left + kTile, columns.extent);
+    std::int64_t fours = row, whole = left;  // rows and columns in blocks of four by four
+    if constexpr (sizeof(T) == 4) {
+      if (rows.from == 1) {
+        fours = row + (end - row) / 4 * 4;
+        whole = left + (right - left) / 4 * 4;
+      }
+      for (std::int64_t r = row; r < fours; r += 4) {
+        for (std::int64_t c = left; c < whole; c += 4) {
+          copy_four_by_four(from + r + c * columns.from, columns.from, to + r * rows.to + c,
+                            rows.to);
+        }
+      }
+    }
     for (std::int64_t r = row; r < end; ++r) {
-      for (std::int64_t c = left; c < right; ++c) {
+      for (std::int64_t c = r < fours ? whole : left; c < right; ++c) {
         to[r * rows.to + c] = from[r * rows.from + c * columns.from];
       }
     }
@@ -162,6 +199,7 @@ OpDef transpose_definition() {
   op.kernels = {moving_kernel(reference_kernel(run))};
   op.samples = {
       {.title = "matrix", .inputs = {{5, 37}}},
+      {.title = "matrix of whole tiles and more", .inputs = {{39, 22}}},
       {.title = "channels last",
        .attributes = {{"axes", "(0, 2, 3, 1)"}},
        .inputs = {{2, 3, 4, 5}}},
