@@ -119,8 +119,9 @@ void ServerCompute::submit(Computed::Kind kind, EffectId id, Work work) {
                 [this, kind, id, work = std::move(work), name = name](engine::RunContext& context) {
                   const std::int64_t begin_ns = clock_.now_ns();
                   // The state machine waits for an answer, whatever happens.
-                  base::Result<EffectResult> result =
-                      base::caught(name, [&] { return work({pool(), kernels_, context}); });
+                  base::Result<EffectResult> result = base::caught(name, [&] {
+                    return work({pool(), kernels_, context});
+                  });
                   EffectDone done{id, result.status(), {}};
                   if (result.ok()) done.result = std::move(result).value();
                   if (watch_.computed) tell(kind, begin_ns, done);

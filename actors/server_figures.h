@@ -199,7 +199,7 @@ class ParameterFigures {
   std::map<EffectId, std::pair<std::size_t, std::uint64_t>> running_;  // slice, version
   ParameterServerCounters counters_;
   std::uint64_t store_bytes_ = 0;
-  std::map<schemas::PushName, Push> pushes_;  // not answered
+  std::map<schemas::PushName, Push> pushes_;                          // not answered
   std::map<std::pair<std::uint32_t, schemas::SliceId>, Pull> pulls_;  // by machine and slice
   std::map<schemas::SliceId, PushRound> rounds_;
 };

@@ -549,8 +549,7 @@ base::Status prepare_submission(schemas::JobSpec& spec) {
   // The job may raise its own limit, but not above what an encoded job can hold.
   const std::uint64_t bytes_max =
       std::min<std::uint64_t>(spec.limits.job_file_bytes_max, schemas::kModelBytesMax);
-  const auto take = [bytes_max](const std::string& path, std::string& json,
-                                  std::string_view key) {
+  const auto take = [bytes_max](const std::string& path, std::string& json, std::string_view key) {
     return take_in(path, bytes_max, json).with_context(key);
   };
   TROUPE_TRY(take(spec.model.symbol, spec.model.symbol_json, "model.symbol"));

@@ -55,8 +55,8 @@ struct LayerReport {
   base::Layout layout;
   std::vector<TensorReport> tensors;  ///< of parameters and states; shared ones are the first's
   std::uint64_t parameters = 0;       ///< numbers of its parameters
-  double multiply_adds = 0;      ///< of the batch's forward pass, in products and convolutions
-  std::string kernel;            ///< empty: fused into another layer
+  double multiply_adds = 0;           ///< of the batch's forward pass, in products and convolutions
+  std::string kernel;                 ///< empty: fused into another layer
   std::vector<ops::Decline> declines;  ///< kernels that did not take it
 };
 

@@ -226,9 +226,10 @@ void AccessFiles::write_denied() {
   const fs::path file = folder_ / kDenied;
   const Status status = base::write_file_atomically(file, std::as_bytes(std::span(unwritten_)));
   if (!status.ok() && !(status == write_fault_)) {
-    base::log_error("{}; what is revoked holds, and is lost if this program ends before it can "
-                    "write that",
-                    status.text());
+    base::log_error(
+        "{}; what is revoked holds, and is lost if this program ends before it can "
+        "write that",
+        status.text());
   }
   write_fault_ = status;
   if (!status.ok()) return;

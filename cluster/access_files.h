@@ -67,7 +67,7 @@ class AccessFiles {
   base::Status denied_fault_;
   std::string unwritten_;     ///< the list that is in use and not in the folder yet
   base::Status write_fault_;  ///< why not
-  bool had_book_ = false;  ///< of tokens
+  bool had_book_ = false;     ///< of tokens
   std::vector<trust::Token> tokens_;
   std::int64_t judged_ = 0;  ///< when tokens were last judged, Unix seconds
   std::optional<control::TokensRead> told_;

@@ -223,8 +223,7 @@ void JobState::on_message(const ActorId& from, const schemas::EvaluationReport& 
 void JobState::on_message(const ActorId& from, const schemas::CheckpointReport& report) {
   if (from.role != Role::parameter_server) return;
   heard();
-  const bool forgotten = reported_.size() >= kReportsKept &&
-                         report.step < reported_.begin()->first;
+  const bool forgotten = reported_.size() >= kReportsKept && report.step < reported_.begin()->first;
   if (forgotten) return emit(Send<ActorId>{from, report});  // told long ago
   const auto [known, is_new] = reported_.try_emplace(report.step, report);
   emit(Send<ActorId>{from, known->second});

@@ -35,7 +35,8 @@ base::Status fill(ndarray::Runtime& runtime, const ndarray::NDArray& array, std:
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<std::size_t>(array.shape().elements()));
   std::generate(values.begin(), values.end(), [&] { return normal(random); });
-  TROUPE_TRY_ASSIGN(const auto drawn, ndarray::NDArray::from<float>(runtime, array.shape(), values));
+  TROUPE_TRY_ASSIGN(const auto drawn,
+                    ndarray::NDArray::from<float>(runtime, array.shape(), values));
   return array.copy_from(drawn);
 }
 
@@ -58,7 +59,8 @@ base::Status learn(ndarray::Runtime& runtime, const ops::OpTable& operators) {
   TROUPE_TRY(bindings.arguments.at("softmax_label").copy_from(label));
 
   // Kernels are chosen and memory is planned here, once.
-  TROUPE_TRY_ASSIGN(const auto bound, symbol::Executor::bind(runtime, network, std::move(bindings)));
+  TROUPE_TRY_ASSIGN(const auto bound,
+                    symbol::Executor::bind(runtime, network, std::move(bindings)));
   for (int step = 0; step < kSteps; ++step) {
     TROUPE_TRY(bound->forward(/*train=*/true));
     TROUPE_TRY(bound->backward());

@@ -75,21 +75,20 @@ base::Status train_lenet(const std::string& folder, std::uint32_t epochs) {
                         const data::SampleOptions& samples) {
     return data::BatchIterator::create({dataset, plan, &setup.pool, &setup.clock}, samples, {});
   };
-  TROUPE_TRY_ASSIGN(const auto training,
-                    open(job->train_data,
-                         data::make_training_plan(job->orders, 0, job->steps_end()),
-                         job->training_samples()));  // moved and mirrored, where the job says so
+  TROUPE_TRY_ASSIGN(
+      const auto training,
+      open(job->train_data, data::make_training_plan(job->orders, 0, job->steps_end()),
+           job->training_samples()));  // moved and mirrored, where the job says so
   TROUPE_TRY_ASSIGN(
       const auto test,
       open(job->test_data, data::make_evaluation_plan({job->test_data->records(), 1, 32}, 0),
            job->samples));
 
   // A module is a network bound to a device: shapes are inferred, memory is planned.
-  TROUPE_TRY_ASSIGN(const auto module,
-                    train::Module::create(setup.runtime, job->network,
-                                          {.inputs = job->keys.inputs,
-                                           .keys = job->spec.train.keys,
-                                           .seed = job->spec.seed}));
+  TROUPE_TRY_ASSIGN(const auto module, train::Module::create(setup.runtime, job->network,
+                                                             {.inputs = job->keys.inputs,
+                                                              .keys = job->spec.train.keys,
+                                                              .seed = job->spec.seed}));
   TROUPE_TRY(module->init_params(job->spec.train.initializer));
 
   // A store takes gradients and gives weights. The local one serves one process: here rank 0 alone.

@@ -27,9 +27,9 @@ struct Period {
 
 /// `[model]`: either a built-in network or a graph in a file.
 struct ModelSpec {
-  std::string network;      ///< built-in name ("lenet", "tiny-bn", ...); empty: `symbol`
-  std::string symbol;       ///< path of a symbol JSON file; empty: `network`
-  std::string symbol_json;  ///< that file's text, read by the submitter: one graph for everybody
+  std::string network;         ///< built-in name ("lenet", "tiny-bn", ...); empty: `symbol`
+  std::string symbol;          ///< path of a symbol JSON file; empty: `network`
+  std::string symbol_json;     ///< that file's text, read by the submitter: one graph for everybody
   std::uint32_t classes = 10;  ///< a job file that says nothing gives the network's own
   std::vector<std::int64_t> input;  ///< shape of one sample, (channels, height, width); empty: as
                                     ///< in the first training record

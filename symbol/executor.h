@@ -57,7 +57,7 @@ struct ExecutorOptions {
   std::shared_ptr<const KernelChoices> kernels = nullptr;
   /// Measures kernels during bind; null: the rule. Of autotune.h, which is not installed.
   Autotuner* tuner = nullptr;
-  bool fused = true;           ///< the passes rectifiers.h (training), fuse.h, fuse_pointwise.h
+  bool fused = true;  ///< the passes rectifiers.h (training), fuse.h, fuse_pointwise.h
   MemoryMode memory = MemoryMode::both;  ///< which tensors share memory; no bit depends on it
   /// What training computes once more instead of keeping it; no bit depends on it.
   Recompute recompute = Recompute::cheap;

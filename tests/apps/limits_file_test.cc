@@ -38,9 +38,10 @@ TEST_CASE("limits of a file that contradict each other are named once", "[limits
   const TestFolder folder("limits-order");
   const auto path = folder.path() / "limits.toml";
   std::ofstream(path) << "stall_ms = \"9m\"\nsilence_dead_ms = \"1s\"\n";
-  const Lines expected = {path.string() +
-                          ":2:19: error: silence_dead_ms: silence_dead_ms (1000) must be at least 2 "
-                          "times ping_ms (1000)"};
+  const Lines expected = {
+      path.string() +
+      ":2:19: error: silence_dead_ms: silence_dead_ms (1000) must be at least 2 "
+      "times ping_ms (1000)"};
   CHECK(lines_of(read_limits_file(path, base::FileKind::regular).errors) == expected);
   CHECK(lines_of(parse("", {"limits=" + path.string()}).errors) == expected);
 }

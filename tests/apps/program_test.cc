@@ -449,8 +449,9 @@ TEST_CASE("help and documentation list every exit code", "[program]") {
 
 TEST_CASE("options of a wrong value are named", "[program]") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"--image", "a,b,c"}, {"--image", "3,224"},  {"--image", "3,224,224,1"}, {"--image", ""},
-      {"--train", "0"},     {"--train", "99999999999"}, {"--test", "x"},           {"--classes", "0"}};
+      {"--image", "a,b,c"}, {"--image", "3,224"}, {"--image", "3,224,224,1"},
+      {"--image", ""},      {"--train", "0"},     {"--train", "99999999999"},
+      {"--test", "x"},      {"--classes", "0"}};
   for (const auto& [option, value] : wrong) {
     INFO(option << " " << value);
     const Run bad = run({"data", "pack", "generated", "--out", "/nowhere/x", option, value});

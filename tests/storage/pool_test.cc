@@ -24,11 +24,11 @@ class ScarceMemory final : public MemorySource {
   base::Result<std::byte*> take(std::size_t bytes, bool) override {
     if (bytes > *left_) return base::error(base::Errc::resource_exhausted, "nothing is left");
     *left_ -= bytes;
-    return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64}));
+    return static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
   }
   void give(std::byte* data, std::size_t bytes, bool) override {
     *left_ += bytes;
-    ::operator delete(data, std::align_val_t{64});
+    ::operator delete (data, std::align_val_t{64});
   }
   bool zeroed(bool) const override { return false; }
   base::Status fill(std::byte* data, std::byte value, std::size_t bytes) override {
@@ -47,8 +47,8 @@ struct Close {
 using OwnedPool = std::unique_ptr<Pool, Close>;
 
 OwnedPool make_pool(base::Device device, const std::shared_ptr<std::size_t>& left) {
-  return OwnedPool(new Pool(
-      device, {}, std::unique_ptr<MemorySource>(std::make_unique<ScarceMemory>(left))));
+  return OwnedPool(
+      new Pool(device, {}, std::unique_ptr<MemorySource>(std::make_unique<ScarceMemory>(left))));
 }
 
 /// Keeps `blocks` in its cache.

@@ -70,16 +70,20 @@ class Sample {
   std::vector<Bytes> contents_;
 };
 
-TEST_CASE("the checksums of chunks are the same in whatever pieces the bytes come", "[shard_reader]") {
-  const auto [size, piece] = GENERATE(table<std::size_t, std::size_t>(
-      {{0, 1}, {5, 1}, {kChecksumChunkBytes, 4096}, {kChecksumChunkBytes + 1, 1000},
-       {3 * kChecksumChunkBytes - 7, 2 * kChecksumChunkBytes}}));
+TEST_CASE("the checksums of chunks are the same in whatever pieces the bytes come",
+          "[shard_reader]") {
+  const auto [size, piece] = GENERATE(
+      table<std::size_t, std::size_t>({{0, 1},
+                                       {5, 1},
+                                       {kChecksumChunkBytes, 4096},
+                                       {kChecksumChunkBytes + 1, 1000},
+                                       {3 * kChecksumChunkBytes - 7, 2 * kChecksumChunkBytes}}));
   Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 31 + i / 256);
   std::vector<std::uint32_t> expected;
   for (std::size_t at = 0; at < size; at += kChecksumChunkBytes) {
-    expected.push_back(base::crc32c(std::span(bytes).subspan(
-        at, std::min<std::size_t>(kChecksumChunkBytes, size - at))));
+    expected.push_back(base::crc32c(
+        std::span(bytes).subspan(at, std::min<std::size_t>(kChecksumChunkBytes, size - at))));
   }
   ChunkChecksums checksums;
   for (std::size_t at = 0; at < size; at += piece) {

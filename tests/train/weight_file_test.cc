@@ -55,8 +55,8 @@ TEST_CASE("parts of tensors are read from their places", "[weight_file]") {
   Weights weights;
   const std::vector<float> other = {1, 2, 3};
   const std::string& left_out = weights.job->keys.keys.back().name;
-  weights.write(left_out, {{"not_ours", base::DType::f32, base::Shape{3},
-                            std::as_bytes(std::span(other))}});
+  weights.write(left_out,
+                {{"not_ours", base::DType::f32, base::Shape{3}, std::as_bytes(std::span(other))}});
   const auto file = WeightFile::open(*weights.job);
   INFO(file.status().text());
   REQUIRE(file.ok());
@@ -68,8 +68,8 @@ TEST_CASE("parts of tensors are read from their places", "[weight_file]") {
     const std::vector<float>& expected = weights.values.at(key.name);
     const std::size_t begin = expected.size() / 3;
     std::vector<float> part(expected.size() - begin);
-    REQUIRE(file->read(key.name, begin * sizeof(float), std::as_writable_bytes(std::span(part)))
-                .ok());
+    REQUIRE(
+        file->read(key.name, begin * sizeof(float), std::as_writable_bytes(std::span(part))).ok());
     CHECK(part == std::vector<float>(expected.begin() + static_cast<std::ptrdiff_t>(begin),
                                      expected.end()));
   }
