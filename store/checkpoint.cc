@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "schemas/codec.h"
 #include "store/checkpoint_size.h"
+#include "store/shard_writer.h"
 
 namespace troupe::store {
 namespace {
@@ -26,11 +27,6 @@ using schemas::KeyKind;
 constexpr std::string_view kManifestSuffix = ".manifest";
 constexpr std::string_view kDamagedSuffix = ".manifest.damaged";
 constexpr std::size_t kSkippedTold = 8;  // one by one; there may be very many
-
-std::string tensor_name(const KeyInfo& key, std::uint32_t slice, std::string_view slot) {
-  const std::string weights = key.name + "/" + std::to_string(slice);
-  return slot.empty() ? weights : weights + "/" + std::string(slot);
-}
 
 bool take(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
@@ -215,43 +211,6 @@ bool is_checkpoint_file(std::string_view file) {
   });
   return plain && (rest == kManifestSuffix ||
                    (rest.starts_with("-shard-") && rest.ends_with(".safetensors")));
-}
-
-base::Result<schemas::ShardFile> write_shard(const fs::path& folder, const ShardContent& content) {
-  std::vector<ndarray::RawTensor> tensors;
-  std::map<std::string, std::string> updates;
-  auto add = [&](std::string name, const KeyInfo& key, const base::Buffer& buffer) {
-    const auto elements = static_cast<std::int64_t>(buffer.size() / base::dtype_size(key.dtype));
-    tensors.push_back({std::move(name), key.dtype, base::Shape{elements}, buffer.as<std::byte>()});
-  };
-  for (const SliceRecord& slice : content.slices) {
-    const KeyInfo& key = content.keys[slice.id.key];
-    const SliceValues& values = slice.state.values;
-    updates[tensor_name(key, slice.id.slice, "")] = std::to_string(slice.state.updates);
-    add(tensor_name(key, slice.id.slice, ""), key, values.weight);
-    for (std::size_t i = 0; i < values.slots.size(); ++i) {
-      add(tensor_name(key, slice.id.slice, content.slots[i]), key, values.slots[i]);
-    }
-  }
-  TROUPE_TRY_ASSIGN(const std::string head, ndarray::encode_safetensors_head(tensors, updates));
-  schemas::ShardFile file;
-  file.shard = content.shard;
-  file.name = fmt::format("{}-shard-{}-of-{}.safetensors", content.name.to_string(), content.shard,
-                          content.shards);
-  file.chunk_bytes = kChecksumChunkBytes;
-  base::AtomicFile out(folder / file.name, base::FileMode::shared, base::LinkRule::replace);
-  TROUPE_TRY(out.open());
-  ChunkChecksums checksums;
-  const auto write = [&](std::span<const std::byte> bytes) {
-    file.bytes += bytes.size();
-    checksums.add(bytes);
-    return out.write(bytes);
-  };
-  TROUPE_TRY(write(std::as_bytes(std::span(head))));
-  for (const ndarray::RawTensor& tensor : tensors) TROUPE_TRY(write(tensor.bytes));
-  TROUPE_TRY(out.commit());
-  file.checksums = checksums.take();
-  return file;
 }
 
 base::Status write_manifest(const fs::path& folder, const schemas::Manifest& manifest) {

@@ -50,19 +50,6 @@ std::optional<CheckpointName> parse_checkpoint_name(std::string_view text);
 /// True for names that a checkpoint's manifest and shard files have, so never for a path.
 bool is_checkpoint_file(std::string_view file);
 
-/// One shard's part of a checkpoint to write.
-struct ShardContent {
-  CheckpointName name;
-  std::uint32_t shard = 0;
-  std::uint32_t shards = 1;
-  std::span<const schemas::KeyInfo> keys;
-  std::span<const std::string> slots;  ///< of dense keys, in the order of SliceValues::slots
-  std::span<const SliceRecord> slices;
-};
-
-/// Writes and syncs a shard's file; what the manifest must say about it.
-base::Result<schemas::ShardFile> write_shard(const std::filesystem::path& folder,
-                                             const ShardContent& content);
 /// Writes and syncs the manifest: the checkpoint exists from here on. What could not be read again
 /// is not written, but an error.
 base::Status write_manifest(const std::filesystem::path& folder, const schemas::Manifest& manifest);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "store/shard_writer.h"
 
 namespace troupe::store {
 

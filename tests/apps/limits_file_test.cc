@@ -34,6 +34,22 @@ TEST_CASE("limits come from a file with units", "[limits_file]") {
              Contains(path.string()));
 }
 
+TEST_CASE("limits of a job that contradict each other are named", "[limits_file]") {
+  const auto [toml, error] = GENERATE(table<std::string, std::string>({
+      {"[limits]\nsilence_dead_ms = 500",
+       "limits.silence_dead_ms: silence_dead_ms (500) must be at least 2 times ping_ms (1000)"},
+      {"[limits]\nping_ms = \"20s\"",
+       "limits.ping_ms: silence_dead_ms (15000) must be at least 2 times ping_ms (20000)"},
+      {"[limits]\nretry_first_ms = 3000",
+       "limits.retry_first_ms: retry_most_ms (2000) must be at least retry_first_ms (3000)"},
+  }));
+  const JobFile job = parse(toml);
+  INFO(toml);
+  REQUIRE(job.errors.size() == 1);
+  CHECK_THAT(job.errors[0].to_string(), Contains(error));
+  CHECK(parse("[limits]\nping_ms = 200\nsilence_dead_ms = 400").errors.empty());
+}
+
 TEST_CASE("limits of a file that contradict each other are named once", "[limits_file]") {
   const TestFolder folder("limits-order");
   const auto path = folder.path() / "limits.toml";

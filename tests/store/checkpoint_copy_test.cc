@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "schemas/codec.h"
 #include "storage/storage.h"
+#include "store/shard_writer.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "storage/storage.h"
+#include "store/shard_writer.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 
