@@ -185,7 +185,7 @@ void ParameterFigures::arrived(const Envelope& envelope, std::int64_t now_ns) {
                         Push{now_ns, envelope.payload.size()});
   } else if (const auto* pull = std::get_if<schemas::WeightPull>(&envelope.message)) {
     const auto [entry, first] = pulls_.try_emplace({envelope.from.index, pull->slice});
-    if (first || pull->step > entry->second.step) entry->second = {pull->step, now_ns, false};
+    if (first || entry->second.name != *pull) entry->second = {*pull, now_ns, false};
   }
 }
 
@@ -241,7 +241,8 @@ void ParameterFigures::answered(std::uint32_t machine, const schemas::PushAck& a
 void ParameterFigures::replied(std::uint32_t machine, const schemas::WeightReply& reply,
                                std::int64_t now_ns) {
   const auto found = pulls_.find({machine, reply.slice});
-  if (found == pulls_.end() || found->second.answered || found->second.step != reply.step) return;
+  if (found == pulls_.end() || found->second.answered || found->second.name.step != reply.step)
+    return;
   tell(Spent::What::pull, now_ns - found->second.since_ns);
   found->second.answered = true;
 }

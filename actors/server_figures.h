@@ -178,7 +178,7 @@ class ParameterFigures {
   };
   /// The newest of a machine, which may ask for it again, also when the answer is under way.
   struct Pull {
-    std::uint64_t step = 0;
+    schemas::WeightPull name;
     std::int64_t since_ns = 0;
     bool answered = false;
   };

@@ -19,7 +19,6 @@ namespace troupe::apps {
 namespace {
 
 constexpr std::string_view kSetOption = "--set ";
-constexpr std::size_t kShownNumberMax = 40;
 constexpr std::size_t kShownValueMax = 60;
 constexpr std::size_t kShownFaultMax = 300;  // of the TOML parser: a sentence
 
@@ -82,7 +81,9 @@ std::string expected_integer(const toml::node& node, const IntegerRange& range) 
   const auto* integer = node.as_integer();
   const bool above = integer != nullptr && integer->get() > 0 &&
                      static_cast<std::uint64_t>(integer->get()) > range.most;
-  return above || range.most <= kMentioned
+  const auto* text = node.as_string();  // what is no TOML in an override is text
+  const bool too_long = text != nullptr && too_long_number(text->get());
+  return above || too_long || range.most <= kMentioned
              ? fmt::format("integer from {} to {}", range.least, range.most)
              : fmt::format("integer >= {}", range.least);
 }
@@ -260,11 +261,6 @@ void ConfigFile::override_value(const std::string& assignment) {
     }
   } catch (const toml::parse_error&) {
     entry.holder.clear();
-  }
-  if (entry.holder.empty() && too_long_number(value)) {
-    content_->overrides.pop_back();
-    content_->add(where, path, printable(value, kShownNumberMax) + " does not fit 64 bits");
-    return;
   }
   // Not TOML, or more than one value: then it is text, as people write it in a shell.
   if (entry.holder.size() != 1 || !entry.holder.contains("v")) {

@@ -493,10 +493,10 @@ base::Status take_in(const std::string& path, std::uint64_t bytes_max, std::stri
 /// "; did you mean 'train.optimizer.lr'?", of the one key that is called as `key` and stands in
 /// another table; empty where there is none or several.
 std::string same_name_elsewhere(const std::string& key, const std::set<std::string>& known) {
-  const std::string name = "." + key.substr(key.rfind('.') + 1);
+  const std::string name = key.substr(key.rfind('.') + 1);
   std::string found;
   for (const std::string& other : known) {
-    if (!other.ends_with(name)) continue;
+    if (other != name && !other.ends_with("." + name)) continue;
     if (!found.empty()) return {};
     found = fmt::format("; did you mean '{}'?", other);
   }
@@ -511,12 +511,12 @@ JobFile parse_job(const std::string& name, const std::string& text,
   ConfigFile file(name, text);
   for (const std::string& assignment : overrides) file.override_value(assignment);
   if (file.parsed()) read_job(file.root(), job);
-  const std::vector<ConfigError> errors = file.errors();
-  job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
   job.keys = file.known_keys();
-  for (ConfigError& error : job.errors) {
+  std::vector<ConfigError> errors = file.errors();
+  for (ConfigError& error : errors) {
     if (error.text == "unknown key") error.text += same_name_elsewhere(error.key, job.keys);
   }
+  job.errors.insert(job.errors.begin(), errors.begin(), errors.end());
   // Beside errors they would be of values that are not those that were meant.
   if (job.errors.empty()) {
     job.warnings = file.warnings();
@@ -550,7 +550,11 @@ base::Status prepare_submission(schemas::JobSpec& spec) {
   const std::uint64_t bytes_max =
       std::min<std::uint64_t>(spec.limits.job_file_bytes_max, schemas::kModelBytesMax);
   const auto take = [bytes_max](const std::string& path, std::string& json, std::string_view key) {
-    return take_in(path, bytes_max, json).with_context(key);
+    base::Status taken = take_in(path, bytes_max, json);
+    if (taken.ok() && !path.empty() && json.empty()) {
+      taken = base::error(base::Errc::data_loss, "{}: is empty", path);
+    }
+    return taken.with_context(key);
   };
   TROUPE_TRY(take(spec.model.symbol, spec.model.symbol_json, "model.symbol"));
   schemas::OptimizerSpec& optimizer = spec.train.optimizer;

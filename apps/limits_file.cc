@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/units.h"
@@ -11,14 +13,14 @@
 namespace troupe::apps {
 namespace {
 
-/// One limit: a plain integer, or text with a unit where the name ends in one.
-void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limits) {
+/// One limit: a plain integer, or text with a unit where the name ends in one. False: it is wrong.
+bool read_limit(Section& section, const base::LimitInfo& row, base::Limits& limits) {
   const bool duration = row.name.ends_with("_ms");
   const bool bytes = row.name.find("_bytes") != std::string_view::npos;
   std::uint64_t& out = limits.*row.member;
   if (section.kind(row.name) != ValueKind::text || (!duration && !bytes)) {
-    section.read(row.name, out, IntegerRange{row.least, row.most});
-    return;
+    return section.read(row.name, out, IntegerRange{row.least, row.most}) ||
+           section.kind(row.name) == ValueKind::absent;
   }
   std::string text;
   section.read(row.name, text, EmptyText::allowed);
@@ -32,7 +34,9 @@ void read_limit(Section& section, const base::LimitInfo& row, base::Limits& limi
                                                    duration ? " ms" : " bytes"));
   } else {
     out = value.value();
+    return true;
   }
+  return false;
 }
 
 /// At one of the two that is given; with both, at the larger one.
@@ -48,8 +52,12 @@ void check_order(Section& section, const base::LimitOrder& order, const base::Li
 
 void read_limits(Section section, base::Limits& limits) {
   const base::Limits before = limits;  // of a file, which has been judged
-  for (const base::LimitInfo& row : base::limit_table()) read_limit(section, row, limits);
+  std::set<std::string_view> wrong;
+  for (const base::LimitInfo& row : base::limit_table()) {
+    if (!read_limit(section, row, limits)) wrong.insert(row.name);
+  }
   for (const base::LimitOrder& order : base::limit_orders()) {
+    if (wrong.contains(order.low) || wrong.contains(order.high)) continue;
     if (order.holds(before)) check_order(section, order, limits);
   }
   section.finish();

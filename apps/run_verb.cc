@@ -73,8 +73,8 @@ base::Status check_size(const schemas::JobSpec& spec) {
   constexpr std::uint32_t kRolesMax = 256;
   if (spec.ranks() <= kRolesMax && spec.shards() <= kRolesMax) return {};
   return base::error(base::Errc::resource_exhausted,
-                     "workers.machines x workers.devices is {} and servers.shards {}: one process "
-                     "holds at most {} of each; a coordinator and agents hold more",
+                     "{} workers (workers.machines x workers.devices) and servers.shards {}: one "
+                     "process holds at most {} of each; a coordinator and agents hold more",
                      spec.ranks(), spec.shards(), kRolesMax);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -16,6 +17,7 @@ namespace troupe::base {
 namespace {
 
 constexpr std::chrono::milliseconds kRetry{50};
+constexpr std::chrono::milliseconds kLookMost{500};
 constexpr mode_t kLockMode = 0600;
 
 /// So often a file may turn out to be another one.
@@ -70,7 +72,8 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
                                     const char* name) {
   TROUPE_TRY(make_folder(folder, mode));
   const std::filesystem::path file = folder / name;
-  std::chrono::milliseconds waited{0};  // in looks: a pause of everybody is no waiting
+  std::chrono::nanoseconds waited{0};  // a look that is late, as after a pause, counts as kLookMost
+  auto looked = std::chrono::steady_clock::now();
   for (int replaced = 0; replaced < kReplacedMax;) {
     const int descriptor =
         ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kLockMode);
@@ -103,7 +106,9 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
       return error(Errc::already_exists, "{} is in use by another process", folder.string());
     }
     std::this_thread::sleep_for(kRetry);
-    waited += kRetry;
+    const auto now = std::chrono::steady_clock::now();
+    waited += std::min<std::chrono::nanoseconds>(now - looked, kLookMost);
+    looked = now;
   }
   return error(Errc::unavailable, "{} is replaced again and again", file.string());
 }

@@ -69,14 +69,14 @@ Status append(const fs::path& file, std::string_view text) {
   int fault = descriptor < 0 ? errno : 0;
   struct stat before {};
   if (fault == 0 && ::fstat(descriptor, &before) != 0) fault = errno;
-  if (fault == 0 && !S_ISREG(before.st_mode)) fault = EINVAL;
-  if (fault == 0) {
+  const bool regular = fault != 0 || S_ISREG(before.st_mode);
+  if (fault == 0 && regular) {
     fault = write_all(descriptor, text);
     if (fault != 0) (void)!::ftruncate(descriptor, before.st_size);
   }
   if (descriptor >= 0) ::close(descriptor);
-  if (fault == 0) return {};
-  return base::error(Errc::unavailable, "{}: {}", file.string(), ::strerror(fault));
+  if (!regular) return base::error(Errc::invalid_argument, "{}: is no regular file", file.string());
+  return fault == 0 ? Status() : base::file_error(file, "append to", fault);
 }
 
 }  // namespace
@@ -90,14 +90,15 @@ std::vector<control::CoordinatorEvent> AccessFiles::look(std::int64_t now) {
   // Looks come more often than seconds, and a full disk stays full for longer.
   if (audit_fault_.ok() || now != audit_tried_) write_audits(now);
   read_tokens(now, events);
-  write_denied();
   const bool took = read_denied();
+  if (took) unwritten_ = false;  // what is there is the newest
+  if (now != written_tried_) write_denied(now);
   std::vector<control::TakeDenyList> lists;
   {
     const base::MutexLock lock(mutex_);
     lists.swap(lists_);
   }
-  for (const control::TakeDenyList& list : lists) events.emplace_back(keep(list));
+  for (const control::TakeDenyList& list : lists) events.emplace_back(keep(list, now));
   tell_newest(took, events);
   looked_ = true;
   return events;
@@ -207,25 +208,27 @@ void AccessFiles::tell_newest(bool of_folder, std::vector<control::CoordinatorEv
 
 /// In use at once, and in the folder as soon as that can be written: who fills the disk keeps
 /// nobody's certificate valid. A list of the same number is the one that is known.
-control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list) {
+control::DenyListRead AccessFiles::keep(const control::TakeDenyList& list, std::int64_t now) {
   const auto number = check(list.pem);
   if (!number.ok()) return {list.peer, number.status(), {}};
+  told_list_ = std::max(told_list_, *number);
   const trust::Credentials own = identity_->credentials();
   const auto known = trust::check_deny_list(own.deny_list, own.authority);
   if (known.ok() && *known == *number) return {list.peer, {}, own.deny_list, list.change};
   const Status used = identity_->use_deny_list(list.pem);
   if (!used.ok()) return {list.peer, used, {}};
-  told_list_ = std::max(told_list_, *number);
-  unwritten_ = list.pem;
-  write_denied();
+  unwritten_ = true;
+  write_denied(now);
   return {list.peer, {}, list.pem, list.change};
 }
 
-void AccessFiles::write_denied() {
-  if (unwritten_.empty()) return;
+void AccessFiles::write_denied(std::int64_t now) {
+  if (!unwritten_) return;
+  written_tried_ = now;
   const fs::path file = folder_ / kDenied;
-  const Status status = base::write_file_atomically(file, std::as_bytes(std::span(unwritten_)));
-  if (!status.ok() && !(status == write_fault_)) {
+  const std::string list = identity_->credentials().deny_list;
+  const Status status = base::write_file_atomically(file, std::as_bytes(std::span(list)));
+  if (!status.ok() && write_fault_.ok()) {
     base::log_error(
         "{}; what is revoked holds, and is lost if this program ends before it can "
         "write that",
@@ -233,11 +236,12 @@ void AccessFiles::write_denied() {
   }
   write_fault_ = status;
   if (!status.ok()) return;
-  unwritten_.clear();
+  unwritten_ = false;
   denied_seen_ = stamp_of(file);
 }
 
 std::uint64_t AccessFiles::end(std::int64_t now) {
+  write_denied(now);
   take_audits(now);
   write_audits(now);
   const std::uint64_t lost = lines_.size() + lines_left_out_;

@@ -51,8 +51,8 @@ class AccessFiles {
   void read_tokens(std::int64_t now, std::vector<control::CoordinatorEvent>& events);
   bool read_denied();
   void tell_newest(bool of_folder, std::vector<control::CoordinatorEvent>& events);
-  control::DenyListRead keep(const control::TakeDenyList& list);
-  void write_denied();
+  control::DenyListRead keep(const control::TakeDenyList& list, std::int64_t now);
+  void write_denied(std::int64_t now);
   base::Result<std::uint64_t> check(const std::string& pem) const;
   void take_audits(std::int64_t now);
   void write_audits(std::int64_t now);
@@ -65,9 +65,10 @@ class AccessFiles {
   std::optional<FileStamp> denied_seen_;
   base::Status tokens_fault_;  ///< not ok: they cannot be read, so nobody may anything
   base::Status denied_fault_;
-  std::string unwritten_;     ///< the list that is in use and not in the folder yet
-  base::Status write_fault_;  ///< why not
-  bool had_book_ = false;     ///< of tokens
+  bool unwritten_ = false;          ///< the list in use is not in the folder yet
+  base::Status write_fault_;        ///< why not
+  std::int64_t written_tried_ = 0;  ///< when that was, Unix seconds
+  bool had_book_ = false;           ///< of tokens
   std::vector<trust::Token> tokens_;
   std::int64_t judged_ = 0;  ///< when tokens were last judged, Unix seconds
   std::optional<control::TokensRead> told_;

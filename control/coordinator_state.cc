@@ -108,16 +108,20 @@ void CoordinatorState::on(const PeerCut& cut) {
   agent->second.cut = true;
   slots_changed_ = true;
   // One that is cut again and again fills no log.
-  std::uint64_t& noted_ms = agent->second.cut_noted_ms;
-  agent->second.cut_noted = noted_ms == 0 || now_ms_ - noted_ms >= kCutNotedMs;
-  if (agent->second.cut_noted) {
-    noted_ms = std::max<std::uint64_t>(now_ms_, 1);
-    emit(Note{true, fmt::format("the link to agent '{}' is cut: {}", agent->second.hello.name,
-                                cut.reason)});
-  }
+  const std::uint64_t noted_ms = agent->second.cut_noted_ms;
+  agent->second.cut_noted = false;
+  agent->second.cut_reason = cut.reason;
+  if (noted_ms == 0 || now_ms_ - noted_ms >= kCutNotedMs) note_cut(agent->second);
   for (const auto& [job, machine] : runs_on(cut.peer)) {
     hand_to_run(*job, AgentCut{machine, cut.reason});
   }
+}
+
+void CoordinatorState::note_cut(Agent& agent) {
+  agent.cut_noted = true;
+  agent.cut_noted_ms = std::max<std::uint64_t>(now_ms_, 1);
+  emit(Note{true,
+            fmt::format("the link to agent '{}' is cut: {}", agent.hello.name, agent.cut_reason)});
 }
 
 void CoordinatorState::on(const PeerBack& back) {
@@ -171,7 +175,11 @@ void CoordinatorState::on(const Tick& tick) {
   if (tick.now_ms < now_ms_) return;
   now_ms_ = tick.now_ms;
   for (const std::uint64_t number : running_) hand_to_run(jobs_.at(number), tick);
-  for (auto& [peer, agent] : agents_) look_at_offer(peer, agent);
+  for (auto& [peer, agent] : agents_) {
+    look_at_offer(peer, agent);
+    const bool untold = agent.cut && !agent.cut_noted;
+    if (untold && now_ms_ - agent.cut_noted_ms >= kCutNotedMs) note_cut(agent);
+  }
   look_at_patience();
   drop_idle_people();
   note_left_out(access_.take_left_out(now_ms_));

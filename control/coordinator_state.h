@@ -103,11 +103,12 @@ class CoordinatorState {
     schemas::AgentHello hello;  // with its newest word on what it withholds
     std::uint64_t number = 0;   // in order of joining
     GpuSlots gpus;
-    std::uint32_t used = 0;                    // of hello.slots
-    std::map<ProcessKey, Left> left;           // each has one slot or more that nobody else gets
-    bool cut = false;                          // its link is, and may heal
-    bool cut_noted = false;                    // and that was told
-    std::uint64_t cut_noted_ms = 0;            // when a cut was told last; 0: never
+    std::uint32_t used = 0;           // of hello.slots
+    std::map<ProcessKey, Left> left;  // each has one slot or more that nobody else gets
+    bool cut = false;                 // its link is, and may heal
+    bool cut_noted = false;           // and that was told
+    std::uint64_t cut_noted_ms = 0;   // when a cut was told last; 0: never
+    std::string cut_reason;
     bool leaving = false;                      // it was asked to end: it gets nothing new
     std::string said;                          // why it withholds its slots, if it does
     std::uint64_t offered_ms = 0;              // when its newest offer was looked at; 0: never
@@ -228,6 +229,7 @@ class CoordinatorState {
   void tell_unknown(PeerId peer, const std::string& id);
   Audit change_by(PeerId peer, std::string what) const;
   void note_change(PeerId peer, std::string what);
+  void note_cut(Agent& agent);
   void look_at_offer(PeerId peer, Agent& agent);
   void note_withheld(PeerId peer, const std::string& said);
   void note_lost(PeerId peer);

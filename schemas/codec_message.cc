@@ -13,7 +13,7 @@ static_assert(static_cast<std::size_t>(Which::STEP_VERDICT) == type_of<StepVerdi
 static_assert(static_cast<std::size_t>(Which::PLACEMENT) == type_of<Placement>());
 static_assert(static_cast<std::size_t>(Which::JOB_SUBMIT) == type_of<JobSubmit>());
 static_assert(kMessageTypes == 56);
-static_assert(static_cast<int>(wire::Errc::INTERNAL) == static_cast<int>(base::Errc::internal));
+static_assert(static_cast<int>(wire::Errc::IO_ERROR) == static_cast<int>(base::Errc::io_error));
 static_assert(static_cast<int>(wire::DType::BOOLEAN) == static_cast<int>(base::DType::boolean));
 static_assert(static_cast<int>(wire::Role::PARAMETER_SERVER) ==
               static_cast<int>(Role::parameter_server));

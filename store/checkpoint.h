@@ -168,7 +168,7 @@ class Checkpoint {
     std::shared_ptr<const ShardReader> reader;
     std::uint64_t asked = 0;
   };
-  static constexpr std::size_t kOpenFilesMax = 64;
+  static constexpr std::size_t kOpenFilesMax = 256;
 
   Checkpoint() = default;
   base::Status check_files(CheckpointCheck check) const;

@@ -47,6 +47,8 @@ TEST_CASE("limits of a job that contradict each other are named", "[limits_file]
   INFO(toml);
   REQUIRE(job.errors.size() == 1);
   CHECK_THAT(job.errors[0].to_string(), Contains(error));
+  // Of a value that is wrong nothing more is said.
+  CHECK(parse("[limits]\nping_ms = \"20s\"\nsilence_dead_ms = \"bad\"").errors.size() == 1);
   CHECK(parse("[limits]\nping_ms = 200\nsilence_dead_ms = 400").errors.empty());
 }
 

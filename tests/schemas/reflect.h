@@ -98,7 +98,7 @@ inline Channel last(Channel) {
   return Channel::data;
 }
 inline base::Errc last(base::Errc) {
-  return base::Errc::internal;
+  return base::Errc::io_error;
 }
 inline base::DType last(base::DType) {
   return base::DType::boolean;

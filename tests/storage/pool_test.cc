@@ -87,8 +87,10 @@ TEST_CASE("a pool that is closed gives nothing back for others", "[pool]") {
   gone.reset();
   const OwnedPool pool = make_pool(device, left);
   CHECK_FALSE(pool->allocate(2 * kBlock, "test").ok());
-  held = {};
-  CHECK(pool->allocate(2 * kBlock, "test").ok());
+  held = {};  // and it is no more
+  const auto all = pool->allocate(2 * kBlock, "test");
+  CHECK(all.ok());
+  CHECK_FALSE(pool->allocate(kBlock, "test").ok());
 }
 
 }  // namespace

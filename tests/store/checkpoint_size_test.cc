@@ -7,6 +7,7 @@
 
 #include "storage/storage.h"
 #include "store/checkpoint.h"
+#include "store/shard_writer.h"
 #include "tests/support/catch.h"
 #include "tests/support/test_folder.h"
 
