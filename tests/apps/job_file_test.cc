@@ -471,6 +471,9 @@ TEST_CASE("wrong overrides name themselves", "[job_file]") {
         Lines{"--set modle.x=2: error: modle.x: unknown key; did you mean 'model'?"});
   CHECK(lines_of(parse("", {"data.batch.x=2"}).errors) ==
         Lines{"--set data.batch.x=2: error: data.batch.x: unknown key"});
+  CHECK(lines_of(parse("", {"model.dropout=0.3"}).errors) ==
+        Lines{"--set model.dropout=0.3: error: model.dropout: network 'lenet' has none, so it "
+              "cannot be 0.3"});
   CHECK(lines_of(parse("", {"seed=18446744073709551615"}).errors) ==
         Lines{"--set seed=18446744073709551615: error: seed: expected integer from 0 to "
               "9223372036854775807, got \"18446744073709551615\""});

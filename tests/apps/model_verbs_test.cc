@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 
 #include <nlohmann/json.hpp>
 
 #include "gpu/inventory.h"
+#include "ops/table.h"
 #include "symbol/kernel_choices.h"
+#include "symbol/networks/networks.h"
 #include "tests/apps/run_words.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
@@ -69,6 +72,25 @@ TEST_CASE("model inspect prints what passes made of a network, and leaves Winogr
   std::vector<std::string> both = inspect;
   both.insert(both.end(), {"--print-passes", "--json"});
   CHECK(run(both).code == 2);
+}
+
+TEST_CASE("model inspect names what a file of weights holds") {
+  const Run json = run({"model", "inspect", "tiny-bn", "--json"});
+  REQUIRE(json.code == 0);
+  std::map<std::string, std::string> tensors;
+  for (const auto& layer : nlohmann::json::parse(json.out).at("layers")) {
+    for (const auto& tensor : layer.at("tensors")) {
+      CHECK(tensors.emplace(tensor.at("name"), tensor.at("shape").dump()).second);
+    }
+  }
+  const ops::OpTable table = ops::OpTable::build();
+  const symbol::Symbol network = symbol::make_network(table, "tiny-bn").value();
+  std::vector<std::string> expected = network.list_parameters();
+  const std::vector<std::string> states = network.list_auxiliary_states();
+  CHECK_FALSE(states.empty());
+  expected.insert(expected.end(), states.begin(), states.end());
+  CHECK(tensors.size() == expected.size());
+  for (const std::string& name : expected) CHECK(tensors.contains(name));
 }
 
 TEST_CASE("model inspect plans memory in each of the ways to share it") {

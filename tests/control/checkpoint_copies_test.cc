@@ -160,8 +160,11 @@ TEST_CASE("a checkpoint counts when the coordinator has its copy", "[checkpoint_
   collects = all_of<CollectCheckpoint>(effects);
   REQUIRE(collects.size() == 1);
   CHECK(collects[0].step == 700);
-  // What is settled the job knows.
+  // What is settled the job knows, and nobody takes it back.
   CHECK(world.folder.take(world.report(600)).has_value());
+  CHECK(world.folder.take(world.report(600, Errc::unavailable)).has_value());
+  CHECK_FALSE(world.folder.take(world.report(700, Errc::unavailable)).has_value());
+  CHECK(world.take().empty());
   SECTION("no copy, no checkpoint") {
     const base::Status full(Errc::resource_exhausted, "no space");
     const auto failed = world.folder.take(CheckpointCollected{"x", 4, 700, 4, full});
