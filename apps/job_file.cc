@@ -552,7 +552,7 @@ base::Status prepare_submission(schemas::JobSpec& spec) {
   const auto take = [bytes_max](const std::string& path, std::string& json, std::string_view key) {
     base::Status taken = take_in(path, bytes_max, json);
     if (taken.ok() && !path.empty() && json.empty()) {
-      taken = base::error(base::Errc::data_loss, "{}: is empty", path);
+      taken = base::error(base::Errc::data_loss, "{}: symbol JSON, byte 1: not JSON", path);
     }
     return taken.with_context(key);
   };

@@ -322,7 +322,7 @@ class BadInputTest(RefusalCase):
     def test_networks(self):
         data, label = node("null", "data"), node("null", "softmax_label")
         for name, text, texts in (
-                ("empty", "", "is empty"),
+                ("empty", "", "byte 1"),
                 ("cut", symbol(data, label)[:-5], "byte"),
                 ("noise", os.urandom(3000), "byte"),
                 ("array", "[1, 2]", "top level"),
