@@ -148,7 +148,9 @@ TEST_CASE("rules that match no parameter are an error of the document, too", "[j
   CHECK(bad.json["valid"] == false);
   REQUIRE(bad.json["errors"].size() == 1);
   CHECK(bad.json["errors"][0]["file"] == path.string());
-  CHECK(bad.text.err == "error: " + bad.json["errors"][0]["text"].get<std::string>() + "\n");
+  CHECK(bad.text.err == path.string() +
+                            ": error: " + bad.json["errors"][0]["text"].get<std::string>() +
+                            "\n1 error; this is no job that can run\n");
 }
 
 TEST_CASE("record files are packed, indexed and checked with JSON", "[json]") {

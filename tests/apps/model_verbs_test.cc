@@ -78,7 +78,8 @@ TEST_CASE("model inspect names what a file of weights holds") {
   const Run json = run({"model", "inspect", "tiny-bn", "--json"});
   REQUIRE(json.code == 0);
   std::map<std::string, std::string> tensors;
-  for (const auto& layer : nlohmann::json::parse(json.out).at("layers")) {
+  const auto document = nlohmann::json::parse(json.out);
+  for (const auto& layer : document.at("layers")) {
     for (const auto& tensor : layer.at("tensors")) {
       CHECK(tensors.emplace(tensor.at("name"), tensor.at("shape").dump()).second);
     }

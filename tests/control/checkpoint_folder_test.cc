@@ -295,7 +295,7 @@ TEST_CASE("a generation that no run can have had is refused", "[checkpoint_folde
   world.answer(3);
   schemas::FolderProbeResult result{"x", 3, Errc::ok, "", {}, schemas::kGenerationMax - 1};
   CHECK(world.folder.take(1, result).ok());
-  result.highest_generation = GENERATE(schemas::kGenerationMax, ~std::uint64_t{0});
+  result.highest_generation = GENERATE(as<std::uint64_t>(), 1ULL << 62, ~0ULL);
   CHECK(world.folder.take(2, result).text() ==
         fmt::format("checkpoint.dir /out: machine 'c' has a checkpoint of generation {} there, at "
                     "most 4611686018427387903",

@@ -401,7 +401,7 @@ TEST_CASE("a link that is cut again and again fills no log") {
 TEST_CASE("an agent that is dropped gets nothing new, and is gone with its link") {
   CoordinatorState state({"1", ControlWorld::limits()});
   state.handle(PeerSaid{1, hello_of("a")});
-  const auto effects = state.handle(PeerSaid{1, schemas::JobQuery{}});  // a person's
+  const auto effects = state.handle(PeerSaid{1, hello_of("a")});  // once is enough
   REQUIRE(std::ranges::any_of(effects, [](const CoordinatorEffect& effect) {
     return std::holds_alternative<DropPeer>(effect);
   }));

@@ -291,8 +291,7 @@ TEST_CASE("a disk that fails is no lost peer", "[run_state]") {
   run.train();
   run.state->handle(AgentCut{0, "closed"});  // an innocent one
   run.says(1, kHostB, schemas::ActorFailed{kHostB, Errc::io_error, "a.rec: cannot read"});
-  run.exits(1, kHostB, "exit 1");
-  CHECK(run.info().text.find("device server 1 on machine 'b' failed: a.rec: cannot read") == 0);
+  CHECK(run.info().phase == JobPhase::stopping);
 }
 
 TEST_CASE("how a process ended is told as it was") {
