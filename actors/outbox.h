@@ -87,17 +87,16 @@ class Outbox {
     if (now_ms < next_ms_) return;  // there may be a letter for each slice
     next_ms_ = kNever;
     for (auto& [key, waiting] : waiting_) {
-      if (now_ms < waiting.due_ms) {
-        note(waiting);
-      } else if (waiting.goes_again) {
-        waiting.sent(now_ms + ask_ms_);
-        note(waiting);
-        send(waiting.letter);
-      } else {
-        waiting.asked(now_ms, ask_ms_);
-        note(waiting);
-        ask(waiting.letter);
+      if (now_ms >= waiting.due_ms) {
+        if (waiting.goes_again) {
+          waiting.sent(now_ms + ask_ms_);
+          send(waiting.letter);
+        } else {
+          waiting.asked(now_ms, ask_ms_);
+          ask(waiting.letter);
+        }
       }
+      note(waiting);
     }
   }
   /// Calls `ask(letter)` for each letter to `to`.

@@ -81,13 +81,13 @@ Json json_of_check(const std::string& path, const JobFile& file) {
 ExitCode check(const JobFileOptions& options, bool json, Context& context) {
   JobFile job = read_job_file(options.path, options.overrides);
   context.warn_all(job.warnings);
-  ExitCode code = ExitCode::ok;
-  if (!job.errors.empty()) {
-    code = context.fail_all(job.errors, "this is no job that can run");
-  } else if (const base::Status rules = check_key_rules(job.spec); !rules.ok()) {
-    job.errors.push_back({options.path, 0, 0, "", rules.text()});
-    code = context.fail_all(job.errors, "this is no job that can run");
+  if (job.errors.empty()) {
+    const base::Status rules = check_key_rules(job.spec);
+    if (!rules.ok()) job.errors.push_back({options.path, 0, 0, "", rules.text()});
   }
+  const ExitCode code = job.errors.empty()
+                            ? ExitCode::ok
+                            : context.fail_all(job.errors, "this is no job that can run");
   if (json) {
     context.console.data(json_text(json_of_check(options.path, job)));
   } else if (code == ExitCode::ok) {

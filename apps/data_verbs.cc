@@ -5,14 +5,14 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
-#include <charconv>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "apps/json_text.h"
 #include "apps/verbs.h"
+#include "base/shape.h"
 #include "data/inspect.h"
 #include "data/pack.h"
 
@@ -191,18 +191,14 @@ void add_pack_images(CLI::App& pack, Context& context) {
 
 /// "3,224,224"; none where it is not three numbers.
 std::optional<data::ImageShape> parse_image(const std::string& text) {
-  data::ImageShape shape;
-  const std::array<std::uint32_t*, 3> sides = {&shape.channels, &shape.height, &shape.width};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (std::size_t i = 0; i < sides.size(); ++i) {
-    if (i > 0 && (at == end || *at++ != ',')) return std::nullopt;
-    const auto [behind, problem] = std::from_chars(at, end, *sides[i]);
-    if (problem != std::errc()) return std::nullopt;
-    at = behind;
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  const auto shape = base::parse_shape(text);
+  if (!shape.ok() || shape->rank() != 3 || !shape->complete()) return std::nullopt;
+  for (const std::int64_t extent : shape->dims()) {
+    if (extent > kMost) return std::nullopt;
   }
-  if (at != end) return std::nullopt;
-  return shape;
+  const auto side = [&shape](int axis) { return static_cast<std::uint32_t>((*shape)[axis]); };
+  return data::ImageShape{side(0), side(1), side(2)};
 }
 
 void add_pack_generated(CLI::App& pack, Context& context) {

@@ -86,9 +86,9 @@ void read_model(Section section, schemas::ModelSpec& model) {
   read_optional(section, "dropout", model.dropout, RealRange{0.0, 0.999});
   read_optional(section, "bias", model.bias);
   const symbol::NetworkInfo* const known = symbol::find_network(model.network);
-  if (known != nullptr && known->dropout == 0 && model.dropout.value_or(0) > 0) {
-    section.fail("dropout", fmt::format("network '{}' has none, so it cannot be {}", model.network,
-                                        *model.dropout));
+  if (known != nullptr && model.dropout) {
+    const base::Status fits = symbol::check_dropout(*known, *model.dropout);
+    if (!fits.ok()) section.fail("dropout", fits.text());
   }
   // A name that is none has been refused already.
   const bool named = section.kind("network") != ValueKind::absent;

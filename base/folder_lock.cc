@@ -7,17 +7,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
 #include <utility>
 
+#include "base/awake_wait.h"
+
 namespace troupe::base {
 namespace {
 
 constexpr std::chrono::milliseconds kRetry{50};
-constexpr std::chrono::milliseconds kLookMost{500};
 constexpr mode_t kLockMode = 0600;
 
 /// So often a file may turn out to be another one.
@@ -72,8 +72,7 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
                                     const char* name) {
   TROUPE_TRY(make_folder(folder, mode));
   const std::filesystem::path file = folder / name;
-  std::chrono::nanoseconds waited{0};  // a look that is late, as after a pause, counts as kLookMost
-  auto looked = std::chrono::steady_clock::now();
+  AwakeWait left(wait);
   for (int replaced = 0; replaced < kReplacedMax;) {
     const int descriptor =
         ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kLockMode);
@@ -102,13 +101,9 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder,
       return error(errc_of_errno(number), "{} cannot be locked: {}", file.string(),
                    std::strerror(number));
     }
-    if (waited >= wait) {
+    if (!left.sleep(kRetry)) {
       return error(Errc::already_exists, "{} is in use by another process", folder.string());
     }
-    std::this_thread::sleep_for(kRetry);
-    const auto now = std::chrono::steady_clock::now();
-    waited += std::min<std::chrono::nanoseconds>(now - looked, kLookMost);
-    looked = now;
   }
   return error(Errc::unavailable, "{} is replaced again and again", file.string());
 }

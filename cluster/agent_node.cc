@@ -128,7 +128,7 @@ class AgentNode final : public actors::AgentPorts {
   const AgentOptions options_;
   base::SteadyClock clock_;
   storage::Storage storage_;
-  ProcessSupervisor supervisor_;
+  ProcessSupervisor supervisor_{clock_};
   Children children_;
   std::shared_ptr<link::Link> coordinator_;  // the actor's alone
   actors::ActorSystem actors_{1};

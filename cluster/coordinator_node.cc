@@ -17,6 +17,7 @@
 #include "actors/coordinator.h"
 #include "actors/job_metrics.h"
 #include "base/address.h"
+#include "base/awake_wait.h"
 #include "base/clock.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
@@ -396,17 +397,15 @@ void CoordinatorNode::hold_folder(control::HoldFolder hold) {
   for (auto it = first; it != last; ++it) before.push_back(it->second);
   const auto look = [hold, again, before, lock = held.lock,
                      files = options_.files]() -> base::Result<schemas::NamedCheckpoint> {
-    std::chrono::milliseconds waited{0};  // in looks: a pause of everybody is no waiting
+    base::AwakeWait left{std::chrono::milliseconds(hold.wait_ms)};
     for (const auto& own : before) {
       while (!own.expired()) {
-        if (waited >= std::chrono::milliseconds(hold.wait_ms)) {
+        if (!left.sleep(kOwnLockLook)) {
           return base::error(base::Errc::unavailable,
                              "{}: the job's run before has not let go of it yet: a copy is being "
                              "written, or the folder hangs",
                              hold.folder);
         }
-        std::this_thread::sleep_for(kOwnLockLook);
-        waited += kOwnLockLook;
       }
     }
     if (!again) {

@@ -141,11 +141,6 @@ std::string ProcessSupervisor::describe(const Child& child, int code, int status
   return fmt::format("signal {}: the kernel ran out of memory", status);
 }
 
-const base::Clock& ProcessSupervisor::steady_clock() {
-  static const base::SteadyClock clock;
-  return clock;
-}
-
 ProcessSupervisor::ProcessSupervisor(const base::Clock& clock)
     : clock_(clock, kLookMs, kPauseMs), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   TROUPE_CHECK(::gettid() == ::getpid(), "processes are supervised on the main thread");

@@ -58,8 +58,7 @@ class ProcessSupervisor {
 
   /// CHECKs that it is on the program's main thread. Where SIGCHLD is ignored it gets its default
   /// action back, for the whole process: else the ends of children could not be told. `clock`
-  /// outlives it; the steady one where none is given.
-  ProcessSupervisor() : ProcessSupervisor(steady_clock()) {}
+  /// outlives it.
   explicit ProcessSupervisor(const base::Clock& clock);
   /// Kills and reaps what is left. Main thread.
   ~ProcessSupervisor();
@@ -91,7 +90,6 @@ class ProcessSupervisor {
     int socket = -1;
   };
 
-  static const base::Clock& steady_clock();
   void do_later(std::function<void()> work);
   void do_commands();
   void do_start(const ProcessSpec& spec, const Started& started, Exited exited);

@@ -109,7 +109,7 @@ class CoordinatorState {
     bool cut_noted = false;           // and that was told
     std::uint64_t cut_noted_ms = 0;   // when a cut was told last; 0: never
     std::string cut_reason;
-    bool leaving = false;                      // it was asked to end: it gets nothing new
+    bool leaving = false;                      // asked to end, or dropped: nothing new for it
     std::string said;                          // why it withholds its slots, if it does
     std::uint64_t offered_ms = 0;              // when its newest offer was looked at; 0: never
     std::optional<schemas::AgentOffer> offer;  // one that came soon after that, and waits

@@ -114,6 +114,16 @@ const NetworkInfo* find_network(std::string_view name) {
   return found == networks().end() ? nullptr : &*found;
 }
 
+base::Status check_dropout(const NetworkInfo& network, double dropout) {
+  if (!(dropout >= 0 && dropout < 1)) {
+    return base::error(Errc::invalid_argument, "network '{}' dropout {} is not in [0, 1)",
+                       network.name, dropout);
+  }
+  if (dropout == 0 || network.dropout != kNone) return {};
+  return base::error(Errc::invalid_argument, "network '{}' has no dropout, so it cannot be {}",
+                     network.name, dropout);
+}
+
 base::Result<Symbol> make_network(const ops::OpTable& table, std::string_view name,
                                   const NetworkOptions& options) {
   const auto& all = definitions();
@@ -130,14 +140,7 @@ base::Result<Symbol> make_network(const ops::OpTable& table, std::string_view na
     return base::error(Errc::invalid_argument, "network '{}' needs at least 1 class, got {}", name,
                        classes);
   }
-  if (!(dropout >= 0 && dropout < 1)) {
-    return base::error(Errc::invalid_argument, "network '{}' dropout {} is not in [0, 1)", name,
-                       dropout);
-  }
-  if (dropout > 0 && found->info.dropout == kNone) {
-    return base::error(Errc::invalid_argument, "network '{}' has no dropout, so it cannot be {}",
-                       name, dropout);
-  }
+  TROUPE_TRY(check_dropout(found->info, dropout));
   Layers layers(table, classes, dropout, options.bias);
   return layers.loss(found->make(layers));
 }

@@ -34,6 +34,9 @@ std::vector<std::string> network_names();
 /// nullptr: there is none of this name.
 const NetworkInfo* find_network(std::string_view name);
 
+/// Why the network cannot have this dropout; ok: it can.
+base::Status check_dropout(const NetworkInfo& network, double dropout);
+
 /// A built-in network that ends in softmax_output; not_found lists the names.
 base::Result<Symbol> make_network(const ops::OpTable& table, std::string_view name,
                                   const NetworkOptions& options = {});

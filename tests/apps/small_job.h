@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/job_file.h"
+#include "tests/support/catch.h"
 
 namespace troupe::apps {
 
@@ -20,6 +21,14 @@ constexpr std::string_view kSmall =
 /// kSmall, and `more` behind it.
 inline JobFile parse(std::string_view more, const Lines& overrides = {}) {
   return parse_job("job.toml", std::string(kSmall) + std::string(more), overrides);
+}
+
+/// The only error of such a job.
+inline std::string only_error(const std::string& more) {
+  const JobFile job = parse(more);
+  INFO(more);
+  REQUIRE(job.errors.size() == 1);
+  return job.errors[0].to_string();
 }
 
 inline Lines lines_of(const std::vector<ConfigError>& errors) {

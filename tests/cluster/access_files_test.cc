@@ -149,31 +149,42 @@ TEST_CASE("files that others could read are taken once their rights are right") 
   CHECK(all_of<control::TokensRead>(files.look(kNow)).at(0).unread);
 }
 
-TEST_CASE("with certificates people need tokens before one was made") {
-  const TestFolder folder("access-files-needed");
-  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
+/// A cluster's authority, and the file of its coordinator.
+struct Lab {
+  explicit Lab(const std::string& name) : folder(name) {
+    REQUIRE(trust::write_credentials(file, made).ok());
+  }
+  /// Of an agent that had a certificate.
+  void revoke(const std::string& agent) {
+    REQUIRE(authority.issue(trust::Role::agent, agent, kLong, kNow).ok());
+    REQUIRE(authority.revoke(trust::Role::agent, agent, kNow).ok());
+  }
+
+  const TestFolder folder;
+  trust::Authority authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
   const fs::path file = folder.path() / "c.pem";
-  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
-  REQUIRE(trust::write_credentials(file, made).ok());
-  AccessFiles files(folder.path(), IdentityFile::open(file, trust::Role::coordinator).value());
+  const trust::Credentials made =
+      authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
+};
+
+TEST_CASE("with certificates people need tokens before one was made") {
+  Lab lab("access-files-needed");
+  AccessFiles files(lab.folder.path(),
+                    IdentityFile::open(lab.file, trust::Role::coordinator).value());
   const auto told = all_of<control::TokensRead>(files.look(kNow));
   REQUIRE(told.size() == 1);
   CHECK(told[0].needed);
 }
 
 TEST_CASE("lists of what is revoked are checked, kept and told, older ones are refused") {
-  const TestFolder folder("access-files-denied");
-  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
-  const fs::path file = folder.path() / "c.pem";
-  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
-  REQUIRE(trust::write_credentials(file, made).ok());
-  REQUIRE(authority.issue(trust::Role::agent, "a", kLong, kNow).ok());
-  const std::string older = authority.deny_list();
-  REQUIRE(authority.revoke(trust::Role::agent, "a", kNow).ok());
-  const std::string newer = authority.deny_list();
-  const fs::path state = folder.path() / "state";
+  Lab lab("access-files-denied");
+  REQUIRE(lab.authority.issue(trust::Role::agent, "a", kLong, kNow).ok());
+  const std::string older = lab.authority.deny_list();
+  REQUIRE(lab.authority.revoke(trust::Role::agent, "a", kNow).ok());
+  const std::string newer = lab.authority.deny_list();
+  const fs::path state = lab.folder.path() / "state";
   fs::create_directory(state);
-  const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
+  const auto identity = IdentityFile::open(lab.file, trust::Role::coordinator).value();
   AccessFiles files(state, identity);
   const auto hand_in = [&](const std::string& pem) {
     files.take({7, pem, {"person 'ann'", "hands it in", "10.0.0.5:4711"}});
@@ -185,7 +196,7 @@ TEST_CASE("lists of what is revoked are checked, kept and told, older ones are r
     return read[0].status;
   };
   CHECK(hand_in("nonsense").code() == Errc::data_loss);
-  auto foreign = trust::Authority::create(folder.path() / "ca2", "lab", kLong).value();
+  auto foreign = trust::Authority::create(lab.folder.path() / "ca2", "lab", kLong).value();
   CHECK(hand_in(foreign.deny_list()).code() == Errc::permission_denied);
   CHECK_FALSE(fs::exists(state / AccessFiles::kDenied));
   CHECK(hand_in(newer).ok());
@@ -196,55 +207,49 @@ TEST_CASE("lists of what is revoked are checked, kept and told, older ones are r
   CHECK(files.look(kNow).empty());
 
   // It knows the list of its own file, too, though nobody has handed that in.
-  const auto renewed = authority.renew(made, kLong, kNow).value();
-  REQUIRE(trust::write_credentials(file, renewed).ok());
-  const fs::path other = folder.path() / "other";
+  const auto renewed = lab.authority.renew(lab.made, kLong, kNow).value();
+  REQUIRE(trust::write_credentials(lab.file, renewed).ok());
+  const fs::path other = lab.folder.path() / "other";
   fs::create_directory(other);
-  AccessFiles first(other, IdentityFile::open(file, trust::Role::coordinator).value());
+  AccessFiles first(other, IdentityFile::open(lab.file, trust::Role::coordinator).value());
   first.take({7, older, {}});
   CHECK(all_of<control::DenyListRead>(first.look(kNow)).at(0).status.text() ==
         "list 1 of what is revoked: the coordinator has list 2");
   CHECK_FALSE(fs::exists(other / AccessFiles::kDenied));
 
   // The next life of the coordinator knows it from its folder, and a file put there is taken, too.
-  AccessFiles again(state, IdentityFile::open(file, trust::Role::coordinator).value());
+  AccessFiles again(state, IdentityFile::open(lab.file, trust::Role::coordinator).value());
   auto read = all_of<control::DenyListRead>(again.look(kNow));
   REQUIRE(read.size() == 1);
   CHECK(read[0].peer == 0);
   CHECK(read[0].pem == newer);
   CHECK_FALSE(read[0].change);  // nobody has changed it since
-  REQUIRE(authority.issue(trust::Role::agent, "b", kLong, kNow).ok());
-  REQUIRE(authority.revoke(trust::Role::agent, "b", kNow).ok());
+  lab.revoke("b");
   REQUIRE(base::write_file_atomically(state / AccessFiles::kDenied,
-                                      std::as_bytes(std::span(authority.deny_list())))
+                                      std::as_bytes(std::span(lab.authority.deny_list())))
               .ok());
   touch(state / AccessFiles::kDenied);
   read = all_of<control::DenyListRead>(again.look(kNow));
   REQUIRE(read.size() == 1);
-  CHECK(read[0].pem == authority.deny_list());
+  CHECK(read[0].pem == lab.authority.deny_list());
   REQUIRE(read[0].change);
   CHECK(read[0].change->who == "somebody");
   CHECK(read[0].change->from == (state / AccessFiles::kDenied).string());
 
-  AccessFiles plain(folder.path(), nullptr);
+  AccessFiles plain(lab.folder.path(), nullptr);
   plain.take({7, newer, {}});
   CHECK(all_of<control::DenyListRead>(plain.look(kNow)).at(0).status.code() ==
         Errc::failed_precondition);
 }
 
 TEST_CASE("what is revoked holds at once, and is written when the disk takes it") {
-  const TestFolder folder("access-files-full");
-  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
-  const fs::path file = folder.path() / "c.pem";
-  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
-  REQUIRE(trust::write_credentials(file, made).ok());
-  REQUIRE(authority.issue(trust::Role::agent, "a", kLong, kNow).ok());
-  REQUIRE(authority.revoke(trust::Role::agent, "a", kNow).ok());
-  const std::string list = authority.deny_list();
-  const fs::path state = folder.path() / "state";
+  Lab lab("access-files-full");
+  lab.revoke("a");
+  const std::string list = lab.authority.deny_list();
+  const fs::path state = lab.folder.path() / "state";
   const fs::path denied = state / AccessFiles::kDenied;
   fs::create_directories(denied / "in the way");  // no file takes its place
-  const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
+  const auto identity = IdentityFile::open(lab.file, trust::Role::coordinator).value();
   AccessFiles files(state, identity);
   files.take({7, list + list, {}});  // no program would take its second
   auto read = all_of<control::DenyListRead>(files.look(kNow));
@@ -264,33 +269,30 @@ TEST_CASE("what is revoked holds at once, and is written when the disk takes it"
 }
 
 TEST_CASE("the list of a renewed certificate is told as one of the folder is") {
-  const TestFolder folder("access-files-renewed");
-  auto authority = trust::Authority::create(folder.path() / "ca", "lab", kLong).value();
-  const fs::path file = folder.path() / "c.pem";
-  const auto made = authority.issue(trust::Role::coordinator, "main", kLong, kNow).value();
+  Lab lab("access-files-renewed");
   const auto revoke_and_renew = [&](const std::string& name) {
-    REQUIRE(authority.issue(trust::Role::agent, name, kLong, kNow).ok());
-    REQUIRE(authority.revoke(trust::Role::agent, name, kNow).ok());
-    REQUIRE(trust::write_credentials(file, authority.renew(made, kLong, kNow).value()).ok());
+    lab.revoke(name);
+    REQUIRE(trust::write_credentials(lab.file, lab.authority.renew(lab.made, kLong, kNow).value())
+                .ok());
   };
-  const fs::path denied = folder.path() / AccessFiles::kDenied;
-  const std::string first = authority.deny_list();
+  const fs::path denied = lab.folder.path() / AccessFiles::kDenied;
+  const std::string first = lab.authority.deny_list();
   REQUIRE(base::write_file_atomically(denied, std::as_bytes(std::span(first))).ok());
   revoke_and_renew("a");
-  const auto identity = IdentityFile::open(file, trust::Role::coordinator).value();
-  AccessFiles files(folder.path(), identity);
+  const auto identity = IdentityFile::open(lab.file, trust::Role::coordinator).value();
+  AccessFiles files(lab.folder.path(), identity);
   auto read = all_of<control::DenyListRead>(files.look(kNow));
   REQUIRE(read.size() == 1);  // not the folder's, which is older
-  CHECK(read[0].pem == authority.deny_list());
+  CHECK(read[0].pem == lab.authority.deny_list());
   CHECK_FALSE(read[0].change);
   CHECK(files.look(kNow).empty());
   revoke_and_renew("b");
   REQUIRE(identity->renewed() != nullptr);
   read = all_of<control::DenyListRead>(files.look(kNow));
   REQUIRE(read.size() == 1);
-  CHECK(read[0].pem == authority.deny_list());
+  CHECK(read[0].pem == lab.authority.deny_list());
   REQUIRE(read[0].change);
-  CHECK(read[0].change->from == file.string());
+  CHECK(read[0].change->from == lab.file.string());
 }
 
 TEST_CASE("changes are appended as lines of JSON, to a file that was moved away, too") {
