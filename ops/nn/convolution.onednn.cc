@@ -5,6 +5,7 @@
 #include "ops/nn/linear.h"
 #include "ops/roofline.h"
 #include "ops/support/onednn.h"
+#include "ops/support/reordered.h"
 
 namespace troupe::ops {
 namespace {
@@ -136,16 +137,30 @@ base::Result<Plan> backward_weights(const OpCall& call) {
       });
 }
 
-/// The rule: the library's fast kernels work on blocks of channels, which are padded; dense tensors
-/// it gathers, through memory, and multiplies at less than half of the speed. `speed`: of products,
-/// beside those of f32.
+/// The rule of a call of dense tensors: the library unfolds images in memory and multiplies at less
+/// than half of the speed, group by group. Windows of one element need no unfolding.
+double dense_seconds(const OpCall& call, const Convolution& v, double speed) {
+  constexpr double kUnfolded = 0.45, kPlain = 0.95, kMemory = 0.8;
+  constexpr std::int64_t kNarrow = 8;  // channels of a group, below which products are too small
+  const bool plain = v.taps() == 1 && v.window[0].stride == 1 && v.window[1].stride == 1;
+  const double narrow =
+      v.groups == 1 ? 1.0 : std::min(1.0, static_cast<double>(v.in) / static_cast<double>(kNarrow));
+  const Speed products{.compute = (plain ? kPlain : kUnfolded) * narrow * speed, .memory = kMemory};
+  const double seconds = roofline_seconds(call, products);
+  const bool gradient = call.op->name.ends_with("_backward_weights");  // sums over samples
+  if (plain && !gradient) return seconds;
+  return seconds + bytes_moved(call) / (kMemory * rule_processor().bytes_per_second);
+}
+
+/// The rule: the library's fast kernels work on blocks of channels, which are padded. `speed`: of
+/// products, beside those of f32.
 double seconds(const OpCall& call, const TensorDesc& data, const TensorDesc& result, double speed) {
   constexpr std::int64_t kBlock = 16, kFewChannels = 4;  // few are not put into blocks
   const auto dense = [](const TensorDesc& tensor) {
     return !tensor.any_layout && tensor.layout.is_dense();
   };
   if (dense(data) && dense(result)) {
-    return roofline_seconds(call, {.compute = 0.45 * speed, .memory = 0.8});
+    return dense_seconds(call, read_convolution(call.params, data.shape, result.shape), speed);
   }
   const auto fill = [](std::int64_t channels) {
     return static_cast<double>(channels) /
@@ -158,16 +173,26 @@ double seconds(const OpCall& call, const TensorDesc& data, const TensorDesc& res
   return roofline_seconds(call, {.compute = filled * speed});
 }
 
-/// An operator's kernels of f32 and of bf16.
+/// An operator's kernels of f32, of bf16, and of both between reorders of dense tensors.
 void add_kernels(std::vector<BackendKernel>& list, const std::string& op,
                  base::Result<Plan> (*build)(const OpCall&),
                  double (*rule)(const OpCall& call, double speed)) {
-  list.push_back(onednn::backend_kernel(op, build));
-  list.back().kernel.seconds = [rule](const OpCall& call) { return rule(call, 1.0); };
-  list.push_back(onednn::backend_kernel_of_bf16(op, build));
-  list.back().kernel.seconds = [rule](const OpCall& call) {
-    return rule(call, onednn::bf16_speed());
+  KernelDef wide = onednn::backend_kernel(op, build).kernel;
+  wide.seconds = [rule](const OpCall& call) { return rule(call, 1.0); };
+  KernelDef narrow = onednn::backend_kernel_of_bf16(op, build).kernel;
+  narrow.seconds = [rule](const OpCall& call) { return rule(call, onednn::bf16_speed()); };
+  KernelDef either = wide;
+  either.takes_16_bits = [](const OpCall& call) {
+    return only_bf16(call) && onednn::bf16_speed() != 0.0;
   };
+  const auto of = [wide, narrow](const OpCall& call) -> const KernelDef& {
+    return call.inputs[0].dtype == base::DType::bf16 ? narrow : wide;
+  };
+  either.make = [of](const OpCall& call) { return of(call).make(call); };
+  either.seconds = [of](const OpCall& call) { return of(call).seconds(call); };
+  for (const KernelDef& kernel : {wide, narrow, reordered_kernel(either)}) {
+    list.push_back({op, kernel});
+  }
 }
 
 }  // namespace

@@ -346,14 +346,16 @@ Result<std::unique_ptr<Kernel>> patches_gradient(const OpCall& call) {
       PatchGradient(v, call.outputs.size() > 1, call.team), call.modes));
 }
 
-/// The rule: vectors of `filled` numbers are padded, and gathering costs what it copies.
+/// The rule: vectors of `filled` numbers are padded, gathering costs what it copies, and nothing is
+/// computed while memory is waited for.
 double patch_seconds(const OpCall& call, std::int64_t filled, std::int64_t reused) {
-  constexpr double kGathering = 12.0;  // multiply-adds of a vector that its copy takes the time of
+  constexpr double kGathering = 8.0;  // multiply-adds of a vector that its copy takes the time of
   const auto lanes = static_cast<double>(vector_lanes());
   const double vectors = std::ceil(static_cast<double>(filled) / lanes);
   const double fill = static_cast<double>(filled) / (vectors * lanes);
   const double speed = fill / (1.0 + kGathering / static_cast<double>(reused));
-  return roofline_seconds(call, {.compute = speed});
+  return flops_of(call) / (rule_processor().flops_per_second * speed) +
+         bytes_moved(call) / rule_processor().bytes_per_second;
 }
 
 double patches_forward_seconds(const OpCall& call) {

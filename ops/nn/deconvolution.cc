@@ -220,11 +220,12 @@ Result<OpCall> twin_call(const OpCall& call, const Twins& twins) {
   return twin;
 }
 
-/// A kernel of convolution's on the first two inputs of a call.
+/// A kernel of convolution's, which has `inner_inputs`, on the first two inputs of a call. What it
+/// may get as its third has no values for it.
 class TwinKernel final : public Kernel {
  public:
-  TwinKernel(std::unique_ptr<Kernel> inner, std::vector<Layout> inputs)
-      : inner_(std::move(inner)), inputs_(std::move(inputs)) {}
+  TwinKernel(std::unique_ptr<Kernel> inner, std::size_t inner_inputs, std::vector<Layout> inputs)
+      : inner_(std::move(inner)), inner_inputs_(inner_inputs), inputs_(std::move(inputs)) {}
 
   /// Adds input 2 to the channels of the output.
   void add_bias(const AxisView& channels, std::int64_t count) {
@@ -238,7 +239,9 @@ class TwinKernel final : public Kernel {
   std::vector<Layout> output_layouts() const override { return inner_->output_layouts(); }
 
   Status run(const KernelContext& context) const override {
-    TROUPE_TRY(inner_->run(context));
+    KernelContext inner = context;
+    inner.inputs = context.inputs.first(std::min(inner_inputs_, context.inputs.size()));
+    TROUPE_TRY(inner_->run(inner));
     if (count_ == 0) return {};
     return with_real(context.outputs[0].dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -268,6 +271,7 @@ class TwinKernel final : public Kernel {
 
  private:
   std::unique_ptr<Kernel> inner_;
+  std::size_t inner_inputs_;
   std::vector<Layout> inputs_;
   AxisView channels_;
   std::int64_t count_ = 0;  ///< channels that get a bias
@@ -295,7 +299,8 @@ Result<std::unique_ptr<Kernel>> prepare_twin(const OpCall& call, const Twins& tw
     const bool bias = twins.pass == Pass::forward;
     inputs.push_back(bias ? Layout::dense() : call.inputs[2].layout);
   }
-  auto kernel = std::make_unique<TwinKernel>(std::move(inner), std::move(inputs));
+  auto kernel =
+      std::make_unique<TwinKernel>(std::move(inner), twin.inputs.size(), std::move(inputs));
   if (twins.pass == Pass::forward && has_bias(call.params)) {
     TROUPE_TRY_ASSIGN(const AxisView channels,
                       channels_of(call.outputs[0], kernel->output_layouts()));
