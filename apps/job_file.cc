@@ -358,6 +358,9 @@ void read_numerics(Section section, schemas::NumericsSpec& numerics) {
   section.read("winograd", numerics.winograd);
   section.read("tf32", numerics.tf32);
   section.read("kernels", numerics.kernels, EmptyText::allowed);
+  if (numerics.reference_only && !numerics.kernels.empty()) {
+    section.fail("kernels", "reference_only leaves no choice of kernels; leave one of the two out");
+  }
   std::size_t choice = 0;
   constexpr std::array<std::string_view, 4> kTypes = {"f32", "f64", "bf16", "f16"};
   constexpr std::array<base::DType, 4> kDTypes = {base::DType::f32, base::DType::f64,

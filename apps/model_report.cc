@@ -184,7 +184,7 @@ std::string summarize(const ModelReport& report, bool why) {
                         100 * report.recompute_seconds / report.step_seconds, kDigits);
   }
   if (report.stored_choices) {
-    text += fmt::format("stored choices  of {} in the training step\n",
+    text += fmt::format("stored choices  decided {} of the training step\n",
                         base::format_counted(*report.stored_choices, "kernel"));
   }
   text += fmt::format("reorders        {}\n", report.reorders.size());

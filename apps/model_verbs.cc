@@ -14,6 +14,7 @@
 #include "apps/verbs.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/shape.h"
 #include "base/units.h"
 #include "cluster/device_list.h"
 
@@ -160,7 +161,12 @@ void add_options(CLI::App* verb, InspectOptions& options) {
   verb->add_option(
           "--input", options.input,
           "Shape of one sample; default: what the network was made for, 1,28,28 for a file")
-      ->type_name("C,H,W");
+      ->type_name("C,H,W")
+      ->check([](const std::string& text) {
+        const auto shape = base::parse_shape(text);
+        if (!shape.ok()) return shape.status().text();
+        return shape->rank() == 0 ? std::string("a sample needs an extent") : std::string();
+      });
   verb->add_option("--batch", options.batch, "Samples per step")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))

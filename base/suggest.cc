@@ -45,6 +45,13 @@ std::string nearest_word(std::string_view word, std::span<const std::string> kno
   const std::string* best = nullptr;
   std::size_t best_distance = 0;
   const std::string small = lower_case(word);
+  // A name that goes on where the word ends; the shortest.
+  constexpr std::size_t kBeginningLeast = 3;
+  for (const std::string& candidate : known) {
+    const bool begins = small.size() >= kBeginningLeast && lower_case(candidate).starts_with(small);
+    if (begins && (best == nullptr || candidate.size() < best->size())) best = &candidate;
+  }
+  if (best != nullptr) return *best;
   for (const std::string& candidate : known) {
     const std::size_t distance = edit_distance(small, lower_case(candidate));
     if (best == nullptr || distance < best_distance) {

@@ -164,8 +164,25 @@ Result<ImageShape> ImageDecoder::jpeg_shape(std::span<const std::byte> image) {
                     static_cast<std::uint32_t>(width)};
 }
 
+/// Scans of a progressive image, each of which may touch every pixel: at least as many as there
+/// are.
+std::size_t count_scans(std::span<const std::byte> image) {
+  constexpr std::byte kMarker{0xff}, kStartOfScan{0xda};
+  std::size_t scans = 0;
+  for (std::size_t i = 0; i + 1 < image.size(); ++i) {
+    if (image[i] == kMarker && image[i + 1] == kStartOfScan) ++scans;
+  }
+  return scans;
+}
+
 Status ImageDecoder::decode_jpeg(std::span<const std::byte> image, const ImageShape& shape,
                                  std::span<std::uint8_t> out) {
+  constexpr std::uint64_t kPixelsScannedMax = std::uint64_t{1} << 30;
+  const std::uint64_t scans = count_scans(image);
+  if (scans > 1 && scans * shape.pixels() > kPixelsScannedMax) {
+    return error(Errc::data_loss, "JPEG: {} scans of {} pixels are more work than {} pixels", scans,
+                 shape.pixels(), kPixelsScannedMax);
+  }
   const bool gray = shape.channels == 1;
   if (!gray) interleaved_.resize(shape.bytes());
   unsigned char* pixels = gray ? out.data() : interleaved_.data();

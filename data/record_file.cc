@@ -205,7 +205,7 @@ Result<Record> RecordReader::read_record(std::uint64_t offset, std::uint64_t wan
 Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
                                         std::uint64_t want) {
   joined_.clear();
-  std::uint64_t length = 0;
+  std::uint64_t length = 0, walked = 0;
   Part part = first;
   for (;;) {
     length += part.length;
@@ -216,17 +216,37 @@ Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
     }
     if (part.kind == kLast) return Record{offset, part.end, true, joined_};
     const std::uint64_t at = part.end;
-    TROUPE_TRY_ASSIGN(part, read_part(at, want));
+    walked += kHeadBytes + (options_.heads_only ? 0 : part.length);
+    Result<Part> next = read_part(at, want);
+    if (!next.ok()) {
+      TROUPE_TRY(count_broken(walked));
+      return next.status();
+    }
+    part = *next;
     if (part.kind != kMiddle && part.kind != kLast) {
+      TROUPE_TRY(count_broken(walked));
       return damaged(offset, fmt::format("a new record begins at {} before its last part", at));
     }
     if (!options_.heads_only) store(joined_, kRecordMagic);
     length += sizeof(kRecordMagic);
     if (length + part.length > options_.record_bytes_max) {
+      TROUPE_TRY(count_broken(walked));
       return damaged(offset, fmt::format("its parts are longer than the limit of {} bytes",
                                          options_.record_bytes_max));
     }
   }
+}
+
+/// Damaged records hardly overlap. Forged ones may all lead into the same parts, which each of them
+/// would walk through.
+Status RecordReader::count_broken(std::uint64_t bytes) {
+  constexpr std::uint64_t kTimes = 4, kAlways = std::uint64_t{1} << 20;
+  broken_bytes_ += bytes;
+  if (broken_bytes_ <= kTimes * file_->bytes() + kAlways) return {};
+  return error(Errc::invalid_argument,
+               "{}: split records without an end overlap so much that {} bytes of them were read, "
+               "of a file of {}",
+               file_->path().string(), broken_bytes_, file_->bytes());
 }
 
 Result<RecordReader::Part> RecordReader::read_part(std::uint64_t offset, std::uint64_t want) {

@@ -130,6 +130,7 @@ class RecordReader {
   base::Result<std::uint64_t> find_head(std::uint64_t from);
   base::Result<std::span<const std::byte>> window(std::uint64_t offset, std::uint64_t need,
                                                   std::uint64_t want);
+  base::Status count_broken(std::uint64_t bytes);
   base::Status damaged(std::uint64_t offset, std::string_view what) const;
 
   std::shared_ptr<const RecordFile> file_;
@@ -141,6 +142,7 @@ class RecordReader {
   std::vector<std::byte> joined_;
   DamageReport damage_;
   bool in_damage_ = false;
+  std::uint64_t broken_bytes_ = 0;  ///< of parts of split records that came to no end
 };
 
 }  // namespace troupe::data

@@ -18,12 +18,13 @@ Slot Recording::inner() {
 }
 
 Slot Recording::port(const Variable& variable) {
-  const auto found = std::find(ports_.begin(), ports_.end(), variable);
-  if (found != ports_.end()) return {port_slots_[static_cast<std::size_t>(found - ports_.begin())]};
-  slots_.push_back(static_cast<int>(ports_.size()));
-  ports_.push_back(variable);
-  port_slots_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-  return {port_slots_.back()};
+  const auto next = static_cast<std::uint32_t>(slots_.size());
+  const auto [known, added] = port_slots_.try_emplace(variable.state(), next);
+  if (added) {
+    slots_.push_back(static_cast<int>(ports_.size()));
+    ports_.push_back(variable);
+  }
+  return {known->second};
 }
 
 void Recording::hold(const Variable& variable) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -73,7 +74,7 @@ class Recording {
   bool on_stream_;
   std::vector<int> slots_;
   std::vector<Variable> ports_;
-  std::vector<std::uint32_t> port_slots_;
+  std::unordered_map<const VariableState*, std::uint32_t> port_slots_;
   std::vector<Variable> holds_;
   std::vector<InnerOperation> operations_;
 };

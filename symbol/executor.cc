@@ -18,6 +18,7 @@
 #include "symbol/fuse_pointwise.h"
 #include "symbol/gradient.h"
 #include "symbol/layouts.h"
+#include "symbol/overlaps.h"
 #include "symbol/passes.h"
 #include "symbol/precision.h"
 #include "symbol/program.h"
@@ -486,6 +487,7 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
     return base::error(Errc::invalid_argument, "bind: the symbol has {} outputs, {} are given",
                        symbol.output_count(), bindings.outputs.size());
   }
+  TROUPE_TRY(check_overlaps(symbol.graph(), symbol.list_outputs(), bindings));
   std::unique_ptr<Executor> executor(new Executor(runtime, std::move(bindings), options));
   ExecutorOptions& own = executor->options_;
   if (!own.arena) own.arena = std::make_shared<Arena>(runtime, own.device);

@@ -177,6 +177,30 @@ void rename_repeated(std::vector<FileNode>& nodes) {
   }
 }
 
+/// What a file makes, with variables for the inputs that it leaves out.
+class Made {
+ public:
+  base::Status values(std::size_t more) {
+    values_ += more;
+    if (values_ <= kJsonValuesMax) return {};
+    return base::error(Errc::resource_exhausted,
+                       "symbol JSON makes more than {} values with the inputs that it leaves out",
+                       kJsonValuesMax);
+  }
+  /// `names` of about `bytes` each.
+  base::Status names(std::size_t bytes, std::size_t names) {
+    name_bytes_ += bytes * names;
+    if (name_bytes_ <= kJsonNamesMax) return {};
+    return base::error(Errc::resource_exhausted,
+                       "symbol JSON makes names of more than {} bytes, with those of outputs and "
+                       "of the inputs that it leaves out",
+                       kJsonNamesMax);
+  }
+
+ private:
+  std::size_t values_ = 0, name_bytes_ = 0;
+};
+
 }  // namespace
 
 std::string Symbol::to_json() const {
@@ -208,14 +232,7 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   upgrade(table, nodes);
   rename_repeated(nodes);
   std::vector<std::shared_ptr<const Node>> made;
-  std::size_t values = 0;  // with variables for inputs that the file leaves out
-  const auto count = [&values](std::size_t more) -> base::Status {
-    values += more;
-    if (values <= kJsonValuesMax) return {};
-    return base::error(Errc::resource_exhausted,
-                       "symbol JSON makes more than {} values with the inputs that it leaves out",
-                       kJsonValuesMax);
-  };
+  Made count;
   const auto find = [&made](Value value, const std::string& where) -> base::Result<Entry> {
     const auto& node = made[node_index(value)];
     if (value.output < node->outputs) return Entry{node, value.output};
@@ -224,7 +241,8 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
   };
   for (FileNode& node : nodes) {
     if (node.is_variable()) {
-      TROUPE_TRY(count(1));
+      TROUPE_TRY(count.values(1));
+      TROUPE_TRY(count.names(node.name.size(), 1));
       made.push_back(
           variable(std::move(node.name), std::move(node.attributes)).outputs_.front().node);
       continue;
@@ -238,13 +256,15 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
         create(table, node.op, std::move(node.name), inputs, node.attributes);
     if (!symbol.ok()) return malformed(node.where, symbol.status().text());
     std::shared_ptr<const Node> call = symbol->outputs_.front().node;
-    TROUPE_TRY(
-        count(static_cast<std::size_t>(call->outputs) + call->inputs.size() - node.inputs.size()));
+    const std::size_t more =
+        static_cast<std::size_t>(call->outputs) + call->inputs.size() - node.inputs.size();
+    TROUPE_TRY(count.values(more));
+    TROUPE_TRY(count.names(call->name.size(), 1 + more));
     made.push_back(std::move(call));
   }
   TROUPE_TRY_ASSIGN(const json* heads, member_array(file, "heads", "top level"));
   if (heads->empty()) return malformed("heads", "a symbol needs at least one output");
-  TROUPE_TRY(count(heads->size()));
+  TROUPE_TRY(count.values(heads->size()));
   Symbol result;
   for (const json& item : *heads) {
     TROUPE_TRY_ASSIGN(const Value value, read_reference(item, made.size(), "heads"));

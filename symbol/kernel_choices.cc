@@ -151,7 +151,7 @@ base::Result<KernelChoices> KernelChoices::load(const std::string& path) {
 std::string unused_choices_text(const std::string& file) {
   return fmt::format(
       "{} has no call of these steps: it was tuned for another network, batch, image, dtype or "
-      "kind of device, or with another tf32",
+      "kind of device, or with another tf32 or layout",
       file);
 }
 
@@ -163,8 +163,12 @@ std::string call_signature(const ops::OpCall& call, bool train) {
     params += fmt::format("{}{}={}", params.empty() ? "" : ", ", name, value);
   }
   const bool on_gpu = call.device.kind == base::DeviceKind::cuda;
-  return fmt::format("{} {}({}) {} -> {}{}", train ? "train" : "predict", call.op->name, params,
+  // Where no layout is free there are other kernels.
+  const bool fixed = std::ranges::none_of(
+      call.outputs, [](const ops::TensorDesc& output) { return output.any_layout; });
+  return fmt::format("{} {}({}) {} -> {}{}{}", train ? "train" : "predict", call.op->name, params,
                      tensors_text(call.inputs), tensors_text(call.outputs),
+                     fixed ? " in fixed layouts" : "",
                      !on_gpu     ? ""
                      : call.tf32 ? " on a GPU in TF32"
                                  : " on a GPU");

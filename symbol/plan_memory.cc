@@ -278,9 +278,11 @@ class Precedence {
       if (piece < 0) continue;
       const bool begins = plan_.pieces[static_cast<std::size_t>(piece)].first == node;
       if (!is_gathered(value) && !begins) {
-        for (const std::size_t user : users_[static_cast<std::size_t>(piece)]) {
+        std::vector<std::size_t>& users = users_[static_cast<std::size_t>(piece)];
+        for (const std::size_t user : users) {
           if (user != node) follow(node, user);
         }
+        if (!optional(node)) users.clear();  // who waits for this node has waited for them
       }
       if (is_gathered(value) || !begins) use(node, piece);
     }

@@ -110,6 +110,8 @@ class Symbol {
 inline constexpr std::size_t kJsonBytesMax = 64u << 20;
 inline constexpr std::size_t kJsonNodesMax = 1'000'000;
 inline constexpr std::size_t kJsonValuesMax = 200'000;
+/// And bytes of the names of all these together.
+inline constexpr std::size_t kJsonNamesMax = 32u << 20;
 
 /// Builds symbols as one reads them: after the first error all further calls give empty symbols,
 /// and finish() reports it. One thread.

@@ -234,6 +234,7 @@ class TwinKernel final : public Kernel {
   }
 
   std::string name() const override { return inner_->name(); }
+  bool keeps_sample_bits() const override { return inner_->keeps_sample_bits(); }
   std::size_t scratch_bytes() const override { return inner_->scratch_bytes(); }
   std::vector<Layout> input_layouts() const override { return inputs_; }
   std::vector<Layout> output_layouts() const override { return inner_->output_layouts(); }

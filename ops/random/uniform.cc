@@ -2,6 +2,8 @@
 // uniform: random numbers, equally likely in an interval; each a function of (key, step, element).
 #include "ops/random/uniform.h"
 
+#include <limits>
+
 #include "ops/support/random.h"
 
 namespace troupe::ops {
@@ -38,8 +40,25 @@ KernelDef kernel_of_all_types() {
   return kernel;
 }
 
+/// Of the shape, and that there is an interval whose length every type can hold.
+base::Status infer_uniform(const InferShape& shape, const Params& params,
+                           std::vector<base::Shape>& inputs, std::vector<base::Shape>& outputs) {
+  const double low = params.real("low"), high = params.real("high");
+  const double length = high - low;
+  if (!(length >= 0 && length <= std::numeric_limits<float>::max())) {
+    return base::error(base::Errc::invalid_argument,
+                       "low {} and high {}: numbers are drawn from an interval of a length from 0 "
+                       "to {:.1e}",
+                       low, high, std::numeric_limits<float>::max());
+  }
+  return shape(params, inputs, outputs);
+}
+
 OpDef uniform_definition() {
   OpDef op = random_definition();
+  op.infer_shape = [shape = op.infer_shape](const Params& params, auto& inputs, auto& outputs) {
+    return infer_uniform(shape, params, inputs, outputs);
+  };
   op.name = "uniform";
   op.aliases = {"_random_uniform", "random_uniform"};
   op.doc =

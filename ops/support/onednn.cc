@@ -110,6 +110,9 @@ struct Parts {
   std::int64_t marks = 0;  ///< offset in scratch
 };
 
+/// The name of convolutions that are products of matrices.
+constexpr std::string_view kInnerProduct = "ip";
+
 class PrimitiveKernel final : public Kernel {
  public:
   explicit PrimitiveKernel(Parts parts) : parts_(std::move(parts)) {}
@@ -121,7 +124,8 @@ class PrimitiveKernel final : public Kernel {
   bool keeps_sample_bits() const override {
     const std::string& name = parts_.name;
     return name.find("gemm") == std::string::npos && !name.starts_with("brg:") &&
-           !name.starts_with("brg_matmul");  // in version 3
+           !name.starts_with("brg_matmul") &&  // in version 3
+           name != kInnerProduct;
   }
   std::vector<Layout> input_layouts() const override { return parts_.inputs; }
   std::vector<Layout> output_layouts() const override { return parts_.outputs; }
@@ -259,10 +263,18 @@ std::int64_t aligned(std::size_t bytes) {
   return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
 }
 
+/// What the library calls the implementation. A convolution by an inner product has that one's name
+/// behind it, but not when it comes from the library's cache: the name of one kernel is always the
+/// same.
+std::string name_of(const dnnl::primitive_desc_base& primitive) {
+  std::string name = primitive.impl_info_str();
+  return name.starts_with("ip:") ? std::string(kInnerProduct) : name;
+}
+
 Result<Parts> assemble(const OpCall& call, const Plan& plan) {
   if (!plan.primitive) return base::error(Errc::unimplemented, "no implementation");
   Parts parts;
-  parts.name = plan.primitive.impl_info_str();
+  parts.name = name_of(plan.primitive);
   // Plain loops. Ours are faster.
   if (parts.name.starts_with("ref")) {
     return base::error(Errc::unimplemented, "only the library's plain loops ({})", parts.name);

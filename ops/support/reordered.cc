@@ -85,6 +85,7 @@ Part part_of(const OpCall& call) {
   Part part{freed(call), 1, {}, {}};
   const bool gradient = computes_weights(call);
   std::int64_t samples = 1, batch_bytes = 0, weight_bytes = 0;
+  const std::vector<int>& unread = call.op->shape_only_inputs;
   const auto look = [&](const std::vector<TensorDesc>& group, std::size_t weight,
                         std::vector<bool>& batched) {
     for (std::size_t i = 0; i < group.size(); ++i) {
@@ -93,7 +94,9 @@ Part part_of(const OpCall& call) {
       if (i == weight) weight_bytes = bytes_of(group[i]);
       if (!batched[i]) continue;
       samples = group[i].shape[0];
-      batch_bytes += bytes_of(group[i]);
+      const bool read =
+          &group == &call.outputs || std::ranges::find(unread, static_cast<int>(i)) == unread.end();
+      if (read) batch_bytes += bytes_of(group[i]);
     }
   };
   constexpr std::size_t kNone = ~std::size_t{0};
@@ -181,9 +184,8 @@ class ReorderedKernel final : public Kernel {
     for (const Kernel* kernel : {inner_.first.get(), inner_.others.get()}) {
       if (kernel != nullptr) rest_bytes_ = std::max(rest_bytes_, kernel->scratch_bytes());
     }
-    // Of a part, and of a reorder two more.
     views_bytes_ = scratch_piece(
-        static_cast<std::int64_t>((inputs_.size() + outputs_.size() + 2) * sizeof(TensorView)));
+        static_cast<std::int64_t>((inputs_.size() + outputs_.size()) * sizeof(TensorView)));
     return {};
   }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of dense tensors by kernels that like other layouts: reordered inside one call, so
 // that a call outside of a graph, in which no pass chooses layouts, is fast, too. A few samples at
-// a time, so that what is reordered stays in the cache.
+// a time, so that what is reordered stays in the cache; but for gradients of weights of 16 bits,
+// whose sums are rounded once, all of them.
 #pragma once
 
 #include "ops/kernel.h"

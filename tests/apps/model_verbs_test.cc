@@ -149,7 +149,7 @@ TEST_CASE("model autotune writes choices that model inspect takes, and keeps tho
   CHECK(tuned.err.empty());
   const std::vector<std::string> inspect = {"model", "inspect",   "tiny-bn", "--batch",
                                             "4",     "--kernels", path};
-  CHECK_THAT(run(inspect).out, Contains("\nstored choices  of "));
+  CHECK_THAT(run(inspect).out, Contains("\nstored choices  decided "));
   CHECK_THAT(run({"model", "inspect", "tiny-bn"}).out, !Contains("stored choices"));
 
   // What somebody has written into the file stays, and is obeyed.
@@ -279,7 +279,13 @@ TEST_CASE("models that cannot be are refused with their names", "[program]") {
   const Run small = run({"model", "inspect", "lenet", "--input", "1,3,3"});
   CHECK(small.code == 3);
   CHECK_THAT(small.err, Contains("convolution") && Contains("3"));
-  for (const char* input : {"1,x", "", "0,28,28", "?,28,28", "99999999999,99999999999"}) {
+  for (const char* input : {"1,x", "", "()", "1x28x28", "99999999999,99999999999"}) {
+    INFO(input);
+    const Run bad = run({"model", "inspect", "lenet", "--input", input});
+    CHECK(bad.code == 2);
+    CHECK_THAT(bad.err, Contains("--input"));
+  }
+  for (const char* input : {"0,28,28", "?,28,28"}) {
     INFO(input);
     const Run bad = run({"model", "inspect", "lenet", "--input", input});
     CHECK(bad.code == 3);

@@ -62,6 +62,10 @@ TEST_CASE("the nearest word is offered when it is near", "[suggest]") {
   const std::vector<std::string> long_words = {std::string(65, 'x')};
   CHECK(nearest_word(std::string(64, 'x'), long_words) == long_words.front());
   CHECK(nearest_word(std::string(65, 'x'), long_words).empty());  // too long to be a slip
+  const std::vector<std::string> networks = {"googlenet", "mobilenet-v2", "vgg16", "vgg-a"};
+  CHECK(nearest_word("mobilenet", networks) == "mobilenet-v2");  // it goes on there
+  CHECK(nearest_word("VGG", networks) == "vgg16");
+  CHECK(nearest_word("vg", networks).empty());
   CHECK(did_you_mean("COUNT", known) == "; did you mean 'count'?");
   CHECK(did_you_mean("cuont", known) == "; did you mean 'count'?");
   CHECK(did_you_mean("machine", known) == "; did you mean 'machines'?");

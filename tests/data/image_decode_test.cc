@@ -117,6 +117,19 @@ TEST_CASE("JPEG decodes to nearly the pixels, gray and colour") {
   }
 }
 
+TEST_CASE("a JPEG of many scans of many pixels is refused before it is decoded") {
+  ImageDecoder decoder;
+  const ImageShape shape{1, 4096, 4096};
+  Bytes jpeg = encode_jpeg(Pixels(shape.bytes()), shape);
+  Pixels found(shape.bytes());
+  CHECK(decoder.decode(jpeg, shape, found).ok());
+  const std::array scan = {std::byte{0xff}, std::byte{0xda}};
+  for (int i = 0; i < 64; ++i) jpeg.insert(jpeg.end(), scan.begin(), scan.end());
+  const auto status = decoder.decode(jpeg, shape, found);
+  CHECK(status.code() == base::Errc::data_loss);
+  CHECK_THAT(status.text(), Catch::Contains("65 scans of 16777216 pixels"));
+}
+
 TEST_CASE("another size is an error that names both") {
   ImageDecoder decoder;
   const ImageShape expected{1, 28, 28};

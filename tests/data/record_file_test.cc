@@ -187,6 +187,28 @@ TEST_CASE("a reader that skips finds the next record and counts what it passed")
   CHECK(reader.damage().first.code() == Errc::data_loss);
 }
 
+TEST_CASE("forged records that all lead into the same parts are not walked for ever") {
+  const TemporaryFolder folder;
+  constexpr std::uint64_t kHeads = 5000, kParts = 5000, kHead = 8;
+  Bytes bytes;
+  const auto put = [&bytes](std::uint64_t kind, std::uint64_t length) {
+    for (const std::uint64_t word : {std::uint64_t{kRecordMagic}, kind << 29 | length}) {
+      for (int shift = 0; shift < 32; shift += 8) bytes.push_back(std::byte(word >> shift & 0xff));
+    }
+  };
+  // First parts, each of which reaches over those behind it, and middle parts that nothing ends.
+  for (std::uint64_t i = 1; i <= kHeads; ++i) put(1, (kHeads - i) * kHead);
+  for (std::uint64_t i = 0; i < kParts; ++i) put(2, 0);
+  test::write_bytes(folder / "x.rec", bytes);
+  RecordReaderOptions options;
+  options.on_damage = OnDamage::skip;
+  options.heads_only = true;
+  RecordReader reader(test::open_records(folder / "x.rec"), options);
+  const auto status = reader.next().status();
+  CHECK(status.code() == Errc::invalid_argument);
+  CHECK_THAT(status.text(), Catch::Contains("x.rec: split records without an end overlap"));
+}
+
 TEST_CASE("random and mutated bytes never crash a reader") {
   const TemporaryFolder folder;
   const auto path = folder / "x.rec";

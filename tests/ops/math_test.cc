@@ -129,6 +129,21 @@ TEST_CASE("random values follow their counters and distribution", "[random]") {
   CHECK(square - mean * mean == Approx(4).margin(0.15));
 }
 
+TEST_CASE("uniform takes no interval that has no length or one too long", "[random]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("uniform");
+  const auto made = [&](const char* low, const char* high) {
+    auto params = parse_params(op, {{"shape", "3"}, {"low", low}, {"high", high}}).value();
+    return make_call(op, std::move(params), {}).status();
+  };
+  CHECK(made("2", "2").ok());
+  CHECK(made("-1e38", "1e38").ok());
+  for (const auto& [low, high] : {std::pair("3", "2"), {"-3e38", "3e38"}, {"-1e308", "1e308"}}) {
+    CHECK(made(low, high).code() == base::Errc::invalid_argument);
+    CHECK(made(low, high).text().find("low") != std::string::npos);
+  }
+}
+
 TEST_CASE("uniform values stay below the interval's end in every type", "[random]") {
   const OpTable table = OpTable::build();
   struct Interval {

@@ -83,6 +83,22 @@ TEST_CASE("convolutions run in oneDNN, on layouts it likes, or as products, like
   }
 }
 
+TEST_CASE("a kernel that is made again has the name that it had", "[onednn]") {
+  const OpTable table = OpTable::build();
+  // Windows as large as the image: oneDNN's convolution is a product of matrices, and the library
+  // keeps it for the next one.
+  const Attributes attributes = {{"kernel", "(12, 12)"}, {"num_filter", "7"}, {"no_bias", "True"}};
+  const OpCall call =
+      free_call(table, "convolution", {{8, 16, 12, 12}, {7, 16, 12, 12}}, attributes);
+  for (const KernelDef& candidate : call.op->kernels) {
+    const auto first = candidate.prepare(call), second = candidate.prepare(call);
+    REQUIRE(first.ok() == second.ok());
+    if (!first.ok()) continue;
+    CHECK((*first)->name() == (*second)->name());
+    CHECK((*first)->keeps_sample_bits() == (*second)->keeps_sample_bits());
+  }
+}
+
 TEST_CASE("a prepared kernel asked again with its own layouts takes them", "[layout][onednn]") {
   const OpTable table = OpTable::build();
   for (const OpDef& op : table.all()) {

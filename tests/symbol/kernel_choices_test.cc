@@ -126,6 +126,8 @@ TEST_CASE("a call is known by what it computes alone", "[kernel_choices]") {
   };
   const ops::Attributes plain = {{"num_filter", "8"}, {"kernel", "(3, 3)"}, {"no_bias", "True"}};
   ops::OpCall call = call_of(plain);
+  CHECK(call_signature(call, true) == "train " + kConvolution + " in fixed layouts");
+  call.outputs[0].any_layout = true;
   CHECK(call_signature(call, true) == "train " + kConvolution);
   CHECK(call_signature(call, false) == "predict " + kConvolution);
   ops::Attributes written = plain;

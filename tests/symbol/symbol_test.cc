@@ -195,6 +195,19 @@ TEST_CASE("a file may make so many values and no more") {
   CHECK(mentions(one("x", heads), {"values"}));
   CHECK(one(std::string(4'096, 'x'), "[0, 0]").ok());
   CHECK(mentions(one(std::string(4'097, 'x'), "[0, 0]"), {"4097 bytes", "limit is 4096"}));
+  // Names that follow from a long one count as long.
+  const auto sum_of = [&](std::size_t calls, const std::string& name) {
+    std::string nodes;
+    for (std::size_t i = 0; i < calls; ++i) {
+      nodes += fmt::format(R"({}{{"op": "add_n", "name": "{}{}", "attrs": {{"num_args": "250"}},
+                              "inputs": []}})",
+                           i == 0 ? "" : ", ", name, i);
+    }
+    const std::string text = fmt::format(R"({{"nodes": [{}], "heads": [[0, 0]]}})", nodes);
+    return Symbol::from_json(table(), text).status();
+  };
+  CHECK(sum_of(40, std::string(3'000, 'x')).ok());
+  CHECK(mentions(sum_of(50, std::string(3'000, 'x')), {"names", "33554432 bytes"}));
   // Inputs that the file leaves out are values, too.
   const std::string sum = R"("op": "add_n", "attrs": {"num_args": "256"})";
   CHECK(read(kJsonValuesMax / 256 - 1, sum).ok());
