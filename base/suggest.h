@@ -12,8 +12,9 @@ namespace troupe::base {
 /// string alignment distance).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The nearest of `known` when it is near enough to be meant (a third of its length), else empty;
-/// always empty for a word of more than 64 bytes.
+/// The shortest of `known` that begins with the word, if that has three letters; else the nearest
+/// when it is near enough to be meant (a third of its length), else empty. Always empty for a word
+/// of more than 64 bytes.
 std::string nearest_word(std::string_view word, std::span<const std::string> known);
 
 /// "; did you mean 'x'?", or empty.

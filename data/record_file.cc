@@ -161,6 +161,7 @@ RecordReader::RecordReader(std::shared_ptr<const RecordFile> file, RecordReaderO
 }
 
 Result<Record> RecordReader::read_at(std::uint64_t offset, std::uint64_t bytes_hint) {
+  broken_bytes_ = 0;  // only who goes on where a record broke off meets its parts again
   const std::uint64_t want = bytes_hint == 0 ? kRandomReadBytes : bytes_hint;
   return read_record(offset, std::min(want, options_.window_bytes));
 }
@@ -205,7 +206,10 @@ Result<Record> RecordReader::read_record(std::uint64_t offset, std::uint64_t wan
 Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
                                         std::uint64_t want) {
   joined_.clear();
-  std::uint64_t length = 0, walked = 0;
+  std::uint64_t length = 0, heads = 0;
+  const std::uint64_t before = read_bytes_;
+  // What was read is read once more where the search goes on.
+  const auto walked = [&] { return kHeadBytes * heads + 2 * (read_bytes_ - before); };
   Part part = first;
   for (;;) {
     length += part.length;
@@ -216,21 +220,21 @@ Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
     }
     if (part.kind == kLast) return Record{offset, part.end, true, joined_};
     const std::uint64_t at = part.end;
-    walked += kHeadBytes + (options_.heads_only ? 0 : part.length);
+    ++heads;
     Result<Part> next = read_part(at, want);
     if (!next.ok()) {
-      TROUPE_TRY(count_broken(walked));
+      TROUPE_TRY(count_broken(walked()));
       return next.status();
     }
     part = *next;
     if (part.kind != kMiddle && part.kind != kLast) {
-      TROUPE_TRY(count_broken(walked));
+      TROUPE_TRY(count_broken(walked()));
       return damaged(offset, fmt::format("a new record begins at {} before its last part", at));
     }
     if (!options_.heads_only) store(joined_, kRecordMagic);
     length += sizeof(kRecordMagic);
     if (length + part.length > options_.record_bytes_max) {
-      TROUPE_TRY(count_broken(walked));
+      TROUPE_TRY(count_broken(walked()));
       return damaged(offset, fmt::format("its parts are longer than the limit of {} bytes",
                                          options_.record_bytes_max));
     }
@@ -240,7 +244,7 @@ Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
 /// Damaged records hardly overlap. Forged ones may all lead into the same parts, which each of them
 /// would walk through.
 Status RecordReader::count_broken(std::uint64_t bytes) {
-  constexpr std::uint64_t kTimes = 4, kAlways = std::uint64_t{1} << 20;
+  constexpr std::uint64_t kTimes = 16, kAlways = std::uint64_t{1} << 20;
   broken_bytes_ += bytes;
   if (broken_bytes_ <= kTimes * file_->bytes() + kAlways) return {};
   return error(Errc::invalid_argument,
@@ -305,6 +309,7 @@ Result<std::span<const std::byte>> RecordReader::window(std::uint64_t offset, st
     TROUPE_TRY(file_->read(offset, std::span(window_).first(size)));
     window_begin_ = offset;
     window_size_ = size;
+    read_bytes_ += size;
   }
   const std::uint64_t skip = offset - window_begin_;
   return std::span<const std::byte>(window_).subspan(skip, window_size_ - skip);

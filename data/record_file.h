@@ -142,7 +142,8 @@ class RecordReader {
   std::vector<std::byte> joined_;
   DamageReport damage_;
   bool in_damage_ = false;
-  std::uint64_t broken_bytes_ = 0;  ///< of parts of split records that came to no end
+  std::uint64_t read_bytes_ = 0;    ///< that windows have read
+  std::uint64_t broken_bytes_ = 0;  ///< for split records that came to no end, since read_at()
 };
 
 }  // namespace troupe::data

@@ -275,6 +275,7 @@ base::Result<Symbol> Symbol::from_json(const ops::OpTable& table, std::string_vi
       return malformed("heads", fmt::format("output {} of node {} '{}' is hidden", value.output,
                                             value.node, head.node->name));
     }
+    TROUPE_TRY(count.names(head.node->name.size(), 1));
     result.outputs_.push_back(std::move(head));
   }
   TROUPE_TRY(result.validate());

@@ -36,9 +36,18 @@ bool lies_before(const Bound& a, const Bound& b) {
 
 bool may_overwrite(const Graph& graph, const Bound& output, const Bound& read) {
   if (!output.head || !output.array->same_memory(*read.array)) return false;
-  if (read.head) return output.head == read.head;
+  if (read.written) return output.head == read.head;
   const GraphNode& node = graph.node(*output.head);
-  return node.is_variable() ? node.name == read.variable : node.op->assign;
+  if (node.is_variable()) return node.name == read.variable;
+  for (std::size_t k = 0; node.op->assign && k < node.inputs.size(); ++k) {
+    const GraphNode& input = graph.node(node.inputs[k]);
+    if (!input.is_variable() || input.name != read.variable) continue;
+    const std::pair<int, int> places{static_cast<int>(k), output.head->output};
+    if (places == std::pair(0, 0) ||
+        std::ranges::find(node.op->in_place, places) != node.op->in_place.end())
+      return true;
+  }
+  return false;
 }
 
 std::vector<Bound> bound_arrays(const Graph& graph, const std::vector<std::string>& names,

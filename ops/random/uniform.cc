@@ -2,6 +2,7 @@
 // uniform: random numbers, equally likely in an interval; each a function of (key, step, element).
 #include "ops/random/uniform.h"
 
+#include <cmath>
 #include <limits>
 
 #include "ops/support/random.h"
@@ -40,16 +41,17 @@ KernelDef kernel_of_all_types() {
   return kernel;
 }
 
-/// Of the shape, and that there is an interval whose length every type can hold.
+/// Of the shape, and that there is an interval whose ends and length f32 can hold.
 base::Status infer_uniform(const InferShape& shape, const Params& params,
                            std::vector<base::Shape>& inputs, std::vector<base::Shape>& outputs) {
   const double low = params.real("low"), high = params.real("high");
+  constexpr double kMost = std::numeric_limits<float>::max();
   const double length = high - low;
-  if (!(length >= 0 && length <= std::numeric_limits<float>::max())) {
+  if (!(length >= 0 && length <= kMost && std::abs(low) <= kMost && std::abs(high) <= kMost)) {
     return base::error(base::Errc::invalid_argument,
-                       "low {} and high {}: numbers are drawn from an interval of a length from 0 "
-                       "to {:.1e}",
-                       low, high, std::numeric_limits<float>::max());
+                       "low {} and high {}: numbers are drawn from an interval of f32, of a length "
+                       "from 0 to {:.1e}",
+                       low, high, kMost);
   }
   return shape(params, inputs, outputs);
 }
