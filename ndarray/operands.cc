@@ -14,11 +14,8 @@ namespace {
 bool may_alias(const ops::OpCall& call, const Operands& operands, std::size_t input,
                std::size_t output) {
   const std::size_t place = operands.place(input);
-  const std::pair<int, int> wanted{static_cast<int>(place), static_cast<int>(output)};
-  const auto& pairs = call.op->in_place;
-  const bool declared = (call.op->assign && place == 0 && output == 0) ||
-                        std::find(pairs.begin(), pairs.end(), wanted) != pairs.end();
-  return declared && operands.inputs[input].same_memory(operands.outputs[output]) &&
+  return may_overwrite(*call.op, place, output) &&
+         operands.inputs[input].same_memory(operands.outputs[output]) &&
          call.inputs[place].shape == call.outputs[output].shape;
 }
 
@@ -38,6 +35,12 @@ bool may_write(const ops::OpCall& call, const Operands& operands, std::size_t ou
 }
 
 }  // namespace
+
+bool may_overwrite(const ops::OpDef& op, std::size_t input, std::size_t output) {
+  const std::pair<int, int> wanted{static_cast<int>(input), static_cast<int>(output)};
+  return (op.assign && input == 0 && output == 0) ||
+         std::find(op.in_place.begin(), op.in_place.end(), wanted) != op.in_place.end();
+}
 
 bool begins_wide(const NDArray& array) {
   return array.offset() % std::size_t{ops::kWideLoadBytes} == 0;

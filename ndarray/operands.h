@@ -23,6 +23,9 @@ struct Operands {
   std::size_t place(std::size_t i) const { return number && i >= *number ? i + 1 : i; }
 };
 
+/// Whether kernels of the operator bear that this output lies where this input does.
+bool may_overwrite(const ops::OpDef& op, std::size_t input, std::size_t output);
+
 /// Whether kernels that load wide (Kernel::loads_wide()) take it: it begins at a multiple of
 /// ops::kWideLoadBytes, as allocations do, and slices may not.
 bool begins_wide(const NDArray& array);

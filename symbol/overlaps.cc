@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "ndarray/operands.h"
+
 namespace troupe::symbol {
 
 namespace {
@@ -34,18 +36,16 @@ bool lies_before(const Bound& a, const Bound& b) {
   return std::tuple(a.memory(), a.begin()) < std::tuple(b.memory(), b.begin());
 }
 
-bool may_overwrite(const Graph& graph, const Bound& output, const Bound& read) {
+bool may_share(const Graph& graph, const Bound& output, const Bound& read) {
   if (!output.head || !output.array->same_memory(*read.array)) return false;
   if (read.written) return output.head == read.head;
   const GraphNode& node = graph.node(*output.head);
   if (node.is_variable()) return node.name == read.variable;
   for (std::size_t k = 0; node.op->assign && k < node.inputs.size(); ++k) {
     const GraphNode& input = graph.node(node.inputs[k]);
-    if (!input.is_variable() || input.name != read.variable) continue;
-    const std::pair<int, int> places{static_cast<int>(k), output.head->output};
-    if (places == std::pair(0, 0) ||
-        std::ranges::find(node.op->in_place, places) != node.op->in_place.end())
-      return true;
+    const bool read_here = input.is_variable() && input.name == read.variable;
+    const auto place = static_cast<std::size_t>(output.head->output);
+    if (read_here && ndarray::may_overwrite(*node.op, k, place)) return true;
   }
   return false;
 }
@@ -85,7 +85,7 @@ base::Status check_overlaps(const Graph& graph, const std::vector<std::string>& 
     for (const Bound* before : {next.written ? any : nullptr, written}) {
       if (before == nullptr || before->memory() != next.memory()) continue;
       if (before->end() <= next.begin()) continue;
-      if (may_overwrite(graph, next, *before) || may_overwrite(graph, *before, next)) continue;
+      if (may_share(graph, next, *before) || may_share(graph, *before, next)) continue;
       return base::error(base::Errc::invalid_argument,
                          "bind: {} and {} share memory, and one of them is written", before->name,
                          next.name);

@@ -24,6 +24,12 @@ using base::Shape;
 using base::Status;
 using base::TensorView;
 
+constexpr int kAxes = 4;  // of data, weights and outputs; not of a bias
+
+std::int64_t bytes_of(const TensorDesc& tensor) {
+  return tensor.layout.buffer_bytes(tensor.shape, base::dtype_size(tensor.dtype));
+}
+
 /// One input or output of the call.
 struct Tensor {
   TensorDesc part;                            ///< dense, of one part's samples or of the weights
@@ -32,10 +38,6 @@ struct Tensor {
   bool used = true;                           ///< false: only its shape is
   std::unique_ptr<Kernel> reorder = nullptr;  ///< null: it stays as it is
   std::size_t place = 0;                      ///< in scratch, where it is reordered
-
-  std::int64_t part_bytes() const {
-    return part.layout.buffer_bytes(part.shape, base::dtype_size(part.dtype));
-  }
 };
 
 /// Shapes of a part, and layouts free where the kernel inside may choose.
@@ -66,7 +68,6 @@ Status check_dense(const OpCall& call) {
 
 /// `call`, whose tensors of four axes may have any layout.
 OpCall freed(OpCall call) {
-  constexpr int kAxes = 4;
   for (auto* group : {&call.inputs, &call.outputs}) {
     for (TensorDesc& tensor : *group) tensor.any_layout = tensor.shape.rank() == kAxes;
   }
@@ -74,10 +75,6 @@ OpCall freed(OpCall call) {
     call.inputs[static_cast<std::size_t>(index)].any_layout = false;
   }
   return call;
-}
-
-std::int64_t bytes_of(const TensorDesc& tensor) {
-  return tensor.layout.buffer_bytes(tensor.shape, base::dtype_size(tensor.dtype));
 }
 
 /// Tensors of four axes but the weights have the batch in front.
@@ -89,7 +86,6 @@ Part part_of(const OpCall& call) {
   const auto look = [&](const std::vector<TensorDesc>& group, std::size_t weight,
                         std::vector<bool>& batched) {
     for (std::size_t i = 0; i < group.size(); ++i) {
-      constexpr int kAxes = 4;
       batched.push_back(i != weight && group[i].shape.rank() == kAxes);
       if (i == weight) weight_bytes = bytes_of(group[i]);
       if (!batched[i]) continue;
@@ -217,7 +213,7 @@ class ReorderedKernel final : public Kernel {
     if (!tensor.batched) return view;
     view.shape = tensor.part.shape;
     if (view.data == nullptr || !tensor.used) return view;  // may be anything
-    view.data = static_cast<std::byte*>(view.data) + part * tensor.part_bytes();
+    view.data = static_cast<std::byte*>(view.data) + part * bytes_of(tensor.part);
     return view;
   }
 

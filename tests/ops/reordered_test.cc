@@ -159,9 +159,8 @@ TEST_CASE("calls that have nothing to reorder are declined", "[reordered]") {
   const Tensor head = random_of(DType::f32, {2, 16, 6, 6}, "head");
   const Tensor weight = random_of(DType::f32, {16, 3, 3, 3}, "weight");
   const Tensor image = random_of(DType::f32, {2, 3, 8, 8}, "image");
-  const auto kernel =
-      reordered(dense_call(table, "convolution_backward_data", attributes, {head, weight, image}));
-  CHECK((kernel.ok() || kernel.status().code() == base::Errc::unimplemented));
+  call = dense_call(table, "convolution_backward_data", attributes, {head, weight, image});
+  CHECK(reason(call).find("nothing to reorder") != std::string::npos);
 }
 
 }  // namespace
