@@ -220,17 +220,20 @@ def memory_table(contest):
 
 
 def modes_table(contest):
-    modes = ("none", "in-place", "co-share", "both")
+    modes = ("apart", "none", "in-place", "co-share", "both")
     print(f"\n## Ways to share memory, batch {MEMORY_BATCH}, MiB\n")
-    print(f"| network | | {' | '.join(modes)} | live set | both / live set |")
-    print("|---" * (len(modes) + 4) + "|")
+    print(f"| network | | {' | '.join(modes)} | live set | both / apart | both / none "
+          "| both / live set |")
+    print("|---" * (len(modes) + 6) + "|")
     for name in contest.options.networks.split(","):
         rows = json_rows(contest.ours("modes", name, MEMORY_BATCH))
         for what, title in (("train", "training"), ("predict", "prediction")):
             mebibytes = [rows[f"{name} {what} {mode}"][0] / 2 ** 20 for mode in modes]
             live_set = rows[f"{name} {what} both"][2] / 2 ** 20
             cells = " | ".join(f"{value:,.0f}" for value in [*mebibytes, live_set])
-            print(f"| {name} | {title} | {cells} | {mebibytes[-1] / live_set:.3f} |")
+            both = mebibytes[-1]
+            print(f"| {name} | {title} | {cells} | {both / mebibytes[0]:.2f} "
+                  f"| {both / mebibytes[1]:.2f} | {both / live_set:.3f} |")
     sys.stdout.flush()
 
 

@@ -141,18 +141,24 @@ void print_memory(const std::string& name, const Bind& bind) {
   print_row(name + " predict weights", {static_cast<double>(weights), 0.0});
 }
 
-/// Bytes of the arena in each mode, for training and for prediction. The check is what the schedule
-/// needs at least.
+/// Bytes of the arena in each mode, for training and for prediction; "apart" is none of a graph
+/// whose operators are not fused, as MXNet's were. The check is what the schedule needs at least.
 void print_modes(const std::string& name, const Bind& bind) {
-  constexpr std::pair<symbol::MemoryMode, const char*> kModes[] = {
-      {symbol::MemoryMode::none, "none"},
-      {symbol::MemoryMode::in_place, "in-place"},
-      {symbol::MemoryMode::share, "co-share"},
-      {symbol::MemoryMode::both, "both"}};
+  struct Mode {
+    const char* title;
+    symbol::MemoryMode memory;
+    bool fused = true;
+  };
+  constexpr Mode kModes[] = {{"apart", symbol::MemoryMode::none, false},
+                             {"none", symbol::MemoryMode::none},
+                             {"in-place", symbol::MemoryMode::in_place},
+                             {"co-share", symbol::MemoryMode::share},
+                             {"both", symbol::MemoryMode::both}};
   for (const bool train : {true, false}) {
-    for (const auto& [mode, title] : kModes) {
+    for (const auto& [title, memory, fused] : kModes) {
       symbol::ExecutorOptions options;
-      options.memory = mode;
+      options.memory = memory;
+      options.fused = fused;
       options.sub_batch = kWhole;
       options.recompute = symbol::Recompute::none;
       const symbol::ExecutorReport report = bind(train, options).report();
