@@ -88,11 +88,14 @@ std::string expected_integer(const toml::node& node, const IntegerRange& range) 
              : fmt::format("integer >= {}", range.least);
 }
 
-std::string expected_real(const RealRange& range) {
+/// The upper bound is only mentioned where it is near or passed.
+std::string expected_real(std::optional<double> value, const RealRange& range) {
+  constexpr double kMentioned = 1e30;
   if (std::isinf(range.least)) return "number";
   const std::string above =
       fmt::format("number {} {}", range.above_least ? ">" : ">=", range.least);
-  return std::isinf(range.most) ? above : fmt::format("{} and <= {}", above, range.most);
+  const bool mentioned = range.most < kMentioned || (value && *value > range.most);
+  return mentioned ? fmt::format("{} and <= {}", above, range.most) : above;
 }
 
 std::optional<std::uint64_t> integer_of(const toml::node& node, const IntegerRange& range) {
@@ -359,7 +362,7 @@ bool Section::read(std::string_view key, double& out, RealRange range) {
   if (node == nullptr) return false;
   const auto value = real_of(*node);
   if (!value || !in_range(*value, range)) {
-    fail_value(key, expected_real(range));
+    fail_value(key, expected_real(value, range));
     return false;
   }
   out = *value;

@@ -9,10 +9,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/json_text.h"
 #include "apps/verbs.h"
 #include "base/shape.h"
+#include "data/index.h"
 #include "data/inspect.h"
 #include "data/pack.h"
 
@@ -79,6 +81,7 @@ ExitCode check(const FileOptions& options, Context& context) {
 /// Where a packer writes, and whether over what is there.
 struct PackTarget {
   std::filesystem::path out;
+  bool names = false;  ///< classes.txt is written, too
   bool force = false;
   bool json = false;
 };
@@ -87,16 +90,22 @@ void add_target(CLI::App* verb, PackTarget& target) {
   verb->add_option("--out", target.out, "Folder of train.rec and test.rec")
       ->required()
       ->type_name("DIR");
-  verb->add_flag("--force", target.force, "Replace record files that are there");
+  verb->add_flag("--force", target.force, "Replace files of these names that are there");
   add_json_flag(*verb, target.json);
 }
 
 base::Status check_target(const PackTarget& target) {
+  std::vector<std::filesystem::path> files;
   for (const char* name : {"train.rec", "test.rec"}) {
+    files.push_back(target.out / name);
+    files.push_back(data::index_path(target.out / name));
+  }
+  if (target.names) files.push_back(target.out / "classes.txt");
+  for (const std::filesystem::path& file : files) {
     std::error_code unknown;
-    if (target.force || !std::filesystem::exists(target.out / name, unknown)) continue;
+    if (target.force || !std::filesystem::exists(file, unknown)) continue;
     return base::error(base::Errc::already_exists, "{}: exists; --force replaces it",
-                       (target.out / name).string());
+                       file.string());
   }
   return {};
 }
@@ -184,6 +193,7 @@ void add_pack_images(CLI::App& pack, Context& context) {
   set_action(verb, context, [&context, options] {
     if (!options->test.empty()) options->pack.test = options->test;
     options->pack.out = options->target.out;
+    options->target.names = true;
     return pack_into(options->target, context,
                      [&options] { return data::pack_images(options->pack); });
   });

@@ -103,9 +103,18 @@ void read_model(Section section, schemas::ModelSpec& model) {
   section.finish();
 }
 
-void read_channels(Section& section, std::string_view key, std::vector<float>& out) {
+/// What the program computes with in f32 is at most this.
+constexpr double kLargest = 1e38;
+
+void read_channels(Section& section, std::string_view key, double least, double most,
+                   std::vector<float>& out) {
   std::vector<double> values;
-  if (section.read(key, values)) out.assign(values.begin(), values.end());
+  if (!section.read(key, values)) return;
+  for (const double value : values) {
+    if (value >= least && value <= most) continue;
+    return section.fail_value(key, fmt::format("numbers from {:g} to {:g}", least, most));
+  }
+  out.assign(values.begin(), values.end());
 }
 
 void read_augment(Section section, schemas::AugmentSpec& augment) {
@@ -119,8 +128,9 @@ void read_data(Section section, schemas::DataSpec& data) {
     section.fail_value("train", "the path of a .rec file");
   }
   section.read("test", data.test, EmptyText::allowed);
-  read_channels(section, "mean", data.mean);
-  read_channels(section, "std", data.std);
+  constexpr double kMeanMost = 1e30, kStdLeast = 1e-30, kStdMost = 1e30;  // numbers of f32
+  read_channels(section, "mean", -kMeanMost, kMeanMost, data.mean);
+  read_channels(section, "std", kStdLeast, kStdMost, data.std);
   section.read("batch", data.batch, IntegerRange{1});
   section.read("test_batch", data.test_batch, IntegerRange{1});
   section.read("prefetch_threads", data.prefetch_threads,
@@ -133,9 +143,6 @@ void read_data(Section section, schemas::DataSpec& data) {
     section.fail("std",
                  fmt::format("{} here but {} in data.mean",
                              base::format_counted(data.std.size(), "channel"), data.mean.size()));
-  }
-  for (const float deviation : data.std) {
-    if (!(deviation > 0)) section.fail_value("std", "numbers > 0");
   }
   section.finish();
 }
@@ -150,10 +157,10 @@ void read_optimizer(Section section, schemas::OptimizerSpec& optimizer) {
     optimizer.name.clear();
     if (named) section.fail("symbol", "give either name or symbol");
   }
-  section.read("lr", optimizer.lr, RealRange{.least = 0.0, .above_least = true});
+  section.read("lr", optimizer.lr, RealRange{0.0, kLargest, true});
   section.read("momentum", optimizer.momentum, RealRange{0.0, 0.999999});
-  section.read("wd", optimizer.wd, RealRange{.least = 0.0});
-  section.read("clip_gradient", optimizer.clip_gradient, RealRange{.least = 0.0});
+  section.read("wd", optimizer.wd, RealRange{0.0, kLargest});
+  section.read("clip_gradient", optimizer.clip_gradient, RealRange{0.0, kLargest});
   section.read("clip_norm", optimizer.clip_norm, RealRange{.least = 0.0});
   constexpr double kClipLeast = 1e-30;  // less may be 0 in f32, which cuts nothing
   if (optimizer.symbol.empty() && optimizer.clip_gradient > 0.0 &&
@@ -174,8 +181,8 @@ void read_schedule(Section section, const schemas::TrainSpec& train,
                    schemas::ScheduleSpec& schedule) {
   section.choose("name", kNames<schemas::ScheduleKind>, schedule.kind);
   read_period(section, "warmup", schedule.warmup);
-  section.read("warmup_lr", schedule.warmup_lr, RealRange{.least = 0.0});
-  section.read("final_lr", schedule.final_lr, RealRange{.least = 0.0});
+  section.read("warmup_lr", schedule.warmup_lr, RealRange{0.0, kLargest});
+  section.read("final_lr", schedule.final_lr, RealRange{0.0, kLargest});
   if (schedule.kind == schemas::ScheduleKind::constant) {
     section.warn("final_lr", "is of other schedules: with \"constant\" it does nothing");
   }
@@ -199,7 +206,7 @@ void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
   using Kind = schemas::InitializerKind;
   const bool any_scale = initializer.kind == Kind::constant;  // it is the value
   read_optional(section, "scale", initializer.scale,
-                any_scale ? RealRange{} : RealRange{.least = 0.0});
+                RealRange{any_scale ? -kLargest : 0.0, kLargest});
   section.choose("fan", kNames<schemas::FanKind>, initializer.fan);
   section.choose("distribution", kNames<schemas::Distribution>, initializer.distribution);
   const bool of_fans = initializer.kind == Kind::xavier || initializer.kind == Kind::msra;

@@ -15,6 +15,7 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/suggest.h"
+#include "base/text.h"
 
 namespace troupe::apps {
 namespace {
@@ -146,7 +147,7 @@ ExitCode submit(const JobVerb& options, Context& context) {
         schemas::JobInfo seen;
         seen.id = *id;
         seen.name = job.spec.name;
-        if (!options.json) context.console.data(*id + "\n");
+        if (!options.json) context.console.data(base::printable(*id) + "\n");
         if (signals) return wait(client, options, seen, *signals, context, asked_ms);
         if (options.json) context.console.data(json_text({{"id", *id}}));
         context.console.info(
@@ -189,7 +190,7 @@ ExitCode checkpoint(cluster::JobClient& client, const JobVerb& options, Context&
   context.console.data(
       options.json
           ? json_text({{"job", options.id}, {"step", answer->step}, {"checkpoint", answer->path}})
-          : answer->path + "\n");
+          : base::printable(answer->path) + "\n");
   return ExitCode::ok;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/text.h"
+
 namespace troupe::base {
 
 Shape::Shape(std::initializer_list<std::int64_t> dims)
@@ -123,7 +125,8 @@ Result<Shape> merge_shapes(const Shape& a, const Shape& b) {
 
 Result<Shape> parse_shape(std::string_view text) {
   auto bad = [&] {
-    return error(Errc::invalid_argument, "'{}' is not a shape like 3,24,24", text);
+    return error(Errc::invalid_argument, "'{}' is not a shape like 3,24,24",
+                 shortened(text, kQuotedBytesMax));
   };
   std::string_view rest = text;
   auto trim = [&] {

@@ -118,9 +118,15 @@ Status check_image_shape(const ImageShape& shape) {
     return error(Errc::invalid_argument, "images of {}: {} is not from 1 to {}", shape.to_string(),
                  extent, kImageSideMax);
   }
-  if (shape.pixels() <= kImagePixelsMax) return {};
-  return error(Errc::invalid_argument, "images of {}: {} pixels are more than {}",
-               shape.to_string(), shape.pixels(), kImagePixelsMax);
+  if (shape.pixels() > kImagePixelsMax) {
+    return error(Errc::invalid_argument, "images of {}: {} pixels are more than {}",
+                 shape.to_string(), shape.pixels(), kImagePixelsMax);
+  }
+  // A record of one must be short enough for everybody who reads it (dataset.cc).
+  constexpr std::uint64_t kBytesMost = (std::uint64_t{256} << 20) - 4096;
+  if (shape.bytes() <= kBytesMost) return {};
+  return error(Errc::invalid_argument, "images of {}: {} bytes are more than {}", shape.to_string(),
+               shape.bytes(), kBytesMost);
 }
 
 Status ImageDecoder::decode(std::span<const std::byte> image, const ImageShape& expected,

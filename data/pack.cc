@@ -100,6 +100,9 @@ Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::pat
     return error(Errc::invalid_argument, "{} holds {} images but {} holds {} labels",
                  images.path().string(), images.items(), labels.path().string(), labels.items());
   }
+  if (images.items() == 0) {
+    return error(Errc::invalid_argument, "{} holds no images", images.path().string());
+  }
   const ImageShape shape{1, extents[1], extents[2]};
   if (const Status fits = check_image_shape(shape); !fits.ok()) {
     return fits.with_context(images.path().string());

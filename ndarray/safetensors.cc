@@ -154,6 +154,7 @@ class HeaderWatch : public nlohmann::json_sax<json> {
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
     if (!names_.back().insert(name).second) return fail("a name occurs twice in the header");
+    if (++count_ > kNamesMost) return fail(fmt::format("more than {} names", kNamesMost));
     if (names_.size() > 1 || names_.back().size() <= kSafetensorsTensorsMax + 1) return true;
     return fail(fmt::format("more than {} tensors", kSafetensorsTensorsMax));
   }
@@ -163,6 +164,8 @@ class HeaderWatch : public nlohmann::json_sax<json> {
 
  private:
   static constexpr std::size_t kDeepest = 8;
+  /// A tensor has its own, three of its attributes, and one of the metadata.
+  static constexpr std::size_t kNamesMost = 5 * kSafetensorsTensorsMax + 1'000;
 
   bool enter() {
     names_.emplace_back();
@@ -178,6 +181,7 @@ class HeaderWatch : public nlohmann::json_sax<json> {
   }
 
   std::vector<std::set<std::string>> names_;  // of the objects and arrays that are open
+  std::size_t count_ = 0;                     // of all names
   std::string fault_;
 };
 

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/text.h"
+
 namespace troupe::ops {
 namespace {
 
@@ -144,8 +146,8 @@ base::Status check_ignored(const IgnoredAttribute& attribute, const std::string&
   const std::vector<std::string>& values = attribute.values;
   const bool any = values.empty();
   if (any || std::find(values.begin(), values.end(), trimmed(text)) != values.end()) return {};
-  return error(Errc::invalid_argument, "parameter '{}' is '{}' ({})", attribute.name, text,
-               choices_text(values));
+  return error(Errc::invalid_argument, "parameter '{}' is '{}' ({})", attribute.name,
+               base::shortened(text, base::kQuotedBytesMax), choices_text(values));
 }
 
 Result<ParamValue> checked_value(const ParamDef& definition, const Attributes& attributes) {
@@ -159,11 +161,11 @@ Result<ParamValue> checked_value(const ParamDef& definition, const Attributes& a
   const auto value = parse_value(definition.type, it->second);
   if (!value) {
     return error(Errc::invalid_argument, "parameter '{}' is '{}' but must be {}", definition.name,
-                 it->second, type_text(definition.type));
+                 base::shortened(it->second, base::kQuotedBytesMax), type_text(definition.type));
   }
   if (!in_range(definition, *value)) {
-    return error(Errc::invalid_argument, "parameter '{}' is '{}' ({})", definition.name, it->second,
-                 allowed_text(definition));
+    return error(Errc::invalid_argument, "parameter '{}' is '{}' ({})", definition.name,
+                 base::shortened(it->second, base::kQuotedBytesMax), allowed_text(definition));
   }
   return *value;
 }
@@ -208,8 +210,8 @@ Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Att
     }
     std::string known;
     for (const ParamDef& definition : definitions) known += " " + definition.name;
-    return error(Errc::invalid_argument, "unknown parameter '{}' (known:{})", name,
-                 known.empty() ? " none" : known);
+    return error(Errc::invalid_argument, "unknown parameter '{}' (known:{})",
+                 base::shortened(name, base::kQuotedBytesMax), known.empty() ? " none" : known);
   }
   return params;
 }

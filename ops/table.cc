@@ -3,6 +3,7 @@
 #include "ops/table.h"
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "ops/table_sources.h"
 
 namespace troupe::ops {
@@ -51,8 +52,8 @@ base::Result<const OpDef*> OpTable::find(std::string_view name) const {
   if (it != definitions_->index.end()) return &definitions_->ops[it->second];
   std::vector<std::string> known;
   for (const auto& [each, unused] : definitions_->index) known.push_back(each);
-  return base::error(base::Errc::not_found, "unknown operator '{}'{}", name,
-                     base::did_you_mean(name, known));
+  return base::error(base::Errc::not_found, "unknown operator '{}'{}",
+                     base::shortened(name, base::kQuotedBytesMax), base::did_you_mean(name, known));
 }
 
 const OpDef& OpTable::at(std::string_view name) const {

@@ -2,6 +2,8 @@
 // Codecs of job specs and manifests.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "schemas/codec_internal.h"
 
@@ -490,7 +492,12 @@ void get(wire::Manifest::Reader in, Manifest& out, Intake& intake) {
   const auto files = in.getFiles();
   if (!intake.fits(files.size(), kRanksMax, "files")) return;
   out.files.resize(files.size());
-  for (unsigned i = 0; i < files.size(); ++i) get(files[i], out.files[i], intake);
+  std::set<std::string_view> names;
+  for (unsigned i = 0; i < files.size(); ++i) {
+    get(files[i], out.files[i], intake);
+    // Each is opened and read for itself.
+    if (!names.insert(out.files[i].name).second) intake.fail("files", "names a file twice");
+  }
 }
 
 }  // namespace troupe::schemas

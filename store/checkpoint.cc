@@ -505,12 +505,16 @@ base::Result<std::vector<std::byte>> Checkpoint::dense(const KeyInfo& key,
                                                        std::string_view slot) const {
   const auto wanted = static_cast<std::size_t>(key.shape.elements()) * base::dtype_size(key.dtype);
   std::vector<std::byte> bytes;
-  bytes.reserve(wanted);
   for (std::uint32_t slice = 0; bytes.size() < wanted; ++slice) {
     TROUPE_TRY_ASSIGN(const Found found, find(key, slice, slot));
     if (found.file == nullptr || found.tensor.dtype != key.dtype) break;
     const std::size_t begin = bytes.size();
-    bytes.resize(begin + static_cast<std::size_t>(found.tensor.end - found.tensor.begin));
+    const std::uint64_t more = found.tensor.end - found.tensor.begin;
+    if (more > wanted - begin) {
+      return base::error(base::Errc::data_loss, "{}: key '{}' has more than its {} bytes",
+                         path_.string(), tensor_name(key, 0, slot), wanted);
+    }
+    bytes.resize(begin + static_cast<std::size_t>(more));
     TROUPE_TRY(found.file->read(found.tensor, std::span(bytes).subspan(begin)));
   }
   if (bytes.size() != wanted) {

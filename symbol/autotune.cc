@@ -29,6 +29,11 @@ bool Autotuner::in_time(double seconds) const {
   return spent_ + seconds < seconds_max_ && (stop_ == nullptr || !stop_->load());
 }
 
+double Autotuner::expected_cost(double by_rule) const {
+  const double run = by_rule * (rule_sum_ > 0 ? measured_sum_ / rule_sum_ : 1.0);
+  return seconds_of_runs(run) + (measured_ > 0 ? beside_runs_ / measured_ : 0.0);
+}
+
 base::Result<std::vector<ops::Offer>> Autotuner::offers(const ops::OpCall& call,
                                                         std::vector<ops::Decline>* declines) {
   const std::int64_t start = clock_.now_ns();
@@ -46,19 +51,20 @@ void Autotuner::time(const std::string& signature, const ops::OpCall& call,
   for (ops::Offer& offer : offers) {
     const std::int64_t start = clock_.now_ns();
     base::Result<double> seconds = base::error(base::Errc::deadline_exceeded, "not run");
-    // As long as the rule says, stretched as it was so far: one call may need all the time there
-    // is.
-    const double expected = offer.seconds * (rule_sum_ > 0 ? measured_sum_ / rule_sum_ : 1.0);
-    const bool timely = in_time(expected);
-    if (timely && offer.seconds <= kHopeless * times.rule) seconds = measure_(call, offer);
+    const double by_rule = offer.seconds;
+    const bool timely = in_time(expected_cost(by_rule));
+    if (timely && by_rule <= kHopeless * times.rule) seconds = measure_(call, offer);
     if (timely && !seconds.ok()) times.failed = true;
     if (seconds.status().code() == base::Errc::data_loss) times.wrong.insert(offer.maker->name);
-    spent_ += static_cast<double>(clock_.now_ns() - start) * kNanoseconds;
+    const double cost = static_cast<double>(clock_.now_ns() - start) * kNanoseconds;
+    spent_ += cost;
     if (!seconds.ok()) {
       not_run.push_back(&offer);
       continue;
     }
-    if (*seconds < best) rule = offer.seconds;
+    ++measured_;
+    beside_runs_ += std::max(0.0, cost - seconds_of_runs(*seconds));
+    if (*seconds < best) rule = by_rule;
     best = std::min(best, *seconds);
     if (!offer.maker->by_choice) plain = std::min(plain, *seconds);
     offer.seconds = *seconds;

@@ -58,6 +58,9 @@ class Autotuner {
     bool failed = false;                                        // one, in time
   };
 
+  /// How long it takes to measure a kernel whose run takes `by_rule` seconds by rule, as it was so
+  /// far: one call may need all the time there is.
+  double expected_cost(double by_rule) const;
   /// Whether there is time for something that takes `seconds`.
   bool in_time(double seconds = 0) const;
   std::size_t count_unmeasured(bool failed) const;
@@ -67,6 +70,8 @@ class Autotuner {
   const double seconds_max_;
   const std::atomic<bool>* const stop_;
   double spent_ = 0;
+  double beside_runs_ = 0;  // what measurements took beside their runs
+  int measured_ = 0;
   double measured_sum_ = 0, rule_sum_ = 0;                        // of the best of each call
   std::map<std::string, Times> times_;                            // by signature
   std::map<std::string, std::vector<SecondsOfKernels>> weighed_;  // by signature, one per node

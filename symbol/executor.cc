@@ -543,7 +543,9 @@ base::Status Executor::backward(std::span<const NDArray> head_gradients) {
     return base::error(Errc::failed_precondition,
                        "another executor has used the shared arena since forward");
   }
-  if (bindings_.gradients.empty()) head_gradients = {};  // nobody wants what follows from them
+  const bool wanted = std::ranges::any_of(
+      bindings_.grad_req, [](const auto& request) { return request.second != GradReq::null; });
+  if (!wanted) head_gradients = {};  // nobody wants what follows from them
   const bool left_out = head_gradients.empty() && !needs_head_gradients_;
   if (!left_out && head_gradients.size() != head_gradients_.size()) {
     return base::error(Errc::invalid_argument, "backward takes {} head gradients, {} are given",

@@ -320,6 +320,10 @@ base::Result<double> measure(ndarray::Runtime& runtime, Reference& reference,
 
 }  // namespace
 
+double seconds_of_runs(double seconds) {
+  return seconds + std::min(kRunsMost * seconds, kRunsSeconds + seconds);
+}
+
 MeasureFunction measure_on(ndarray::Runtime& runtime) {
   return [&runtime, reference = std::make_shared<Reference>()](const ops::OpCall& call,
                                                                const ops::Offer& offer) {

@@ -21,4 +21,7 @@ using MeasureFunction = std::function<base::Result<double>(const ops::OpCall&, c
 /// failed_precondition without such a one. `runtime` outlives it.
 MeasureFunction measure_on(ndarray::Runtime& runtime);
 
+/// Seconds that all runs of a kernel take there, on threads, where one takes `seconds`.
+double seconds_of_runs(double seconds);
+
 }  // namespace troupe::symbol

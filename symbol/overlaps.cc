@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in the order of their bytes: who overlaps others overlaps the one before that reaches
-// furthest.
+// Arrays in the order of their bytes: each is compared with those before it that reach into it.
 #include "symbol/overlaps.h"
 
 #include <fmt/core.h>
@@ -41,13 +40,17 @@ bool may_share(const Graph& graph, const Bound& output, const Bound& read) {
   if (read.written) return output.head == read.head;
   const GraphNode& node = graph.node(*output.head);
   if (node.is_variable()) return node.name == read.variable;
-  for (std::size_t k = 0; node.op->assign && k < node.inputs.size(); ++k) {
+  if (!node.op->assign) return false;
+  // As for imperative calls (ndarray/operands.cc): what else the node reads it must find unchanged.
+  std::size_t read_here = 0, allowed = 0;
+  for (std::size_t k = 0; k < node.inputs.size(); ++k) {
     const GraphNode& input = graph.node(node.inputs[k]);
-    const bool read_here = input.is_variable() && input.name == read.variable;
+    if (!input.is_variable() || input.name != read.variable) continue;
+    ++read_here;
     const auto place = static_cast<std::size_t>(output.head->output);
-    if (read_here && ndarray::may_overwrite(*node.op, k, place)) return true;
+    if (ndarray::may_overwrite(*node.op, k, place)) ++allowed;
   }
-  return false;
+  return read_here == 1 && allowed == 1;
 }
 
 std::vector<Bound> bound_arrays(const Graph& graph, const std::vector<std::string>& names,
@@ -79,23 +82,19 @@ base::Status check_overlaps(const Graph& graph, const std::vector<std::string>& 
                             const Bindings& bindings) {
   std::vector<Bound> all = bound_arrays(graph, names, bindings);
   std::stable_sort(all.begin(), all.end(), lies_before);
-  // Of those before, the ones that reach furthest: of all, and of what is written.
-  const Bound *any = nullptr, *written = nullptr;
+  std::vector<const Bound*> reaching;  // those before that reach into the next
   for (const Bound& next : all) {
-    for (const Bound* before : {next.written ? any : nullptr, written}) {
-      if (before == nullptr || before->memory() != next.memory()) continue;
-      if (before->end() <= next.begin()) continue;
+    std::erase_if(reaching, [&next](const Bound* before) {
+      return before->memory() != next.memory() || before->end() <= next.begin();
+    });
+    for (const Bound* before : reaching) {
+      if (!next.written && !before->written) continue;
       if (may_share(graph, next, *before) || may_share(graph, *before, next)) continue;
       return base::error(base::Errc::invalid_argument,
                          "bind: {} and {} share memory, and one of them is written", before->name,
                          next.name);
     }
-    const auto reaches = [&next](const Bound* furthest) {
-      return furthest == nullptr || furthest->memory() != next.memory() ||
-             furthest->end() < next.end();
-    };
-    if (reaches(any)) any = &next;
-    if (next.written && reaches(written)) written = &next;
+    reaching.push_back(&next);
   }
   return {};
 }

@@ -113,6 +113,16 @@ class Caster {
       forms.narrow = computed.outputs[o] && is_f32(value);
       forms.values[forms.narrow ? 1 : 0] = outputs[o];
     }
+    const GraphNode& taken = graph_.nodes[index];
+    if (!taken.is_variable() && taken.op->assign) forget_casts(taken);
+  }
+
+  /// Who reads behind the node what it overwrites wants the new content.
+  void forget_casts(const GraphNode& node) {
+    for (const Value input : node.inputs) {
+      Forms& forms = forms_[numbers_[input]];
+      forms.values[forms.narrow ? 0 : 1] = Value{-1, 0};
+    }
   }
 
   const Graph& graph_;

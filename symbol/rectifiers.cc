@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "symbol/passes.h"
 #include "symbol/value_numbers.h"
 
 namespace troupe::symbol {
@@ -37,6 +38,7 @@ struct Uses {
 }  // namespace
 
 Graph delay_rectifiers(const Graph& graph, const ValueShapes& shapes) {
+  if (assigns(graph)) return graph;
   const ValueNumbers numbers(graph);
   const auto commutes = [&](std::size_t index) {
     const GraphNode& node = graph.nodes[index];

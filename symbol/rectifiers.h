@@ -12,8 +12,8 @@ namespace troupe::symbol {
 
 /// The same values at the heads, to the bit, and the same gradients but for the order in which
 /// three or more contributions to one are added. `shapes` are those of the graph's values; where
-/// they are not complete, nothing moves. A rectifier that goes behind a concat takes the place of
-/// those of all its inputs, under the name of the first.
+/// they are not complete, nothing moves, nor where an operator assigns (passes.h). A rectifier that
+/// goes behind a concat takes the place of those of all its inputs, under the name of the first.
 Graph delay_rectifiers(const Graph& graph, const ValueShapes& shapes);
 
 }  // namespace troupe::symbol

@@ -49,6 +49,9 @@ Module::Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol,
 base::Result<std::unique_ptr<Module>> Module::create(ndarray::Runtime& runtime,
                                                      const symbol::Symbol& symbol,
                                                      const ModuleOptions& options) {
+  if (options.executors_max < 1) {
+    return base::error(base::Errc::invalid_argument, "executors_max is 0, at least 1 is needed");
+  }
   std::unique_ptr<Module> module(new Module(runtime, symbol, options));
   TROUPE_TRY(module->declare());
   return module;
@@ -190,6 +193,8 @@ base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
 }
 
 base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
+  std::vector<std::pair<std::uint32_t, const NDArray*>>
+      checked;  // nothing is copied before all are
   for (const auto& [name, value] : values) {
     const auto key = std::find_if(keys_.begin(), keys_.end(),
                                   [&wanted = name](const KeyInfo& k) { return k.name == wanted; });
@@ -203,8 +208,10 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
                          key->shape.to_string(), base::dtype_name(key->dtype),
                          value.shape().to_string(), base::dtype_name(value.dtype()));
     }
-    TROUPE_TRY(parameter(key->id).copy_from(value));
+    TROUPE_TRY(value.check_usable().with_context(fmt::format("parameter '{}'", name)));
+    checked.emplace_back(key->id, &value);
   }
+  for (const auto& [id, value] : checked) TROUPE_TRY(parameter(id).copy_from(*value));
   return {};
 }
 

@@ -395,6 +395,32 @@ TEST_CASE("config check knows the parameters of built-in networks", "[program]")
   CHECK_THAT(bad.err, Contains("train.keys: 'cnov*' matches no parameter of the network ("));
 }
 
+TEST_CASE("data pack replaces nothing without --force", "[program]") {
+  namespace fs = std::filesystem;
+  const fs::path out = fs::temp_directory_path() / "troupe-program-pack";
+  fs::remove_all(out);
+  fs::create_directory(out);
+  const auto pack = [&out](std::vector<std::string> how) {
+    std::vector<std::string> words = {"data", "pack"};
+    words.insert(words.end(), how.begin(), how.end());
+    words.insert(words.end(), {"--out", out.string()});
+    return run(words);
+  };
+  std::ofstream(out / "classes.txt") << "mine";
+  const Run images = pack({"images", "--train", "/nowhere"});
+  CHECK(images.code == 6);
+  CHECK_THAT(images.err, Contains("classes.txt: exists; --force replaces it"));
+  std::ofstream(out / "test.idx") << "0\t0\n";
+  CHECK(pack({"generated", "--train", "1", "--test", "0"}).code == 6);
+  CHECK(pack({"generated", "--train", "1", "--test", "0", "--force"}).code == 0);
+  CHECK_FALSE(fs::exists(out / "test.idx"));
+  CHECK(fs::exists(out / "classes.txt"));
+  const Run large = pack({"generated", "--train", "1", "--image", "5,8192,8192", "--force"});
+  CHECK(large.code != 0);
+  CHECK_THAT(large.err, Contains("335544320 bytes are more than"));
+  fs::remove_all(out);
+}
+
 TEST_CASE("data check counts records, or names the first damage and exits 3", "[program]") {
   const auto path = std::filesystem::temp_directory_path() / "troupe-program-test.rec";
   std::ofstream(path, std::ios::binary) << "these bytes are no records at all";

@@ -104,6 +104,7 @@ TEST_CASE("damaged IDX files are named and leave an earlier set alone") {
   check(pack("0000", kLabels), "images: truncated in its header");
   check(pack("00000803 ffffffff ffffffff ffffffff", kLabels), "larger than the limit");
   check(pack("00000803 00000003 00000000 00000002", kLabels), "is not from 1 to 65535");
+  check(pack("00000803 00000000 00000002 00000002", "00000801 00000000"), "holds no images");
   const base::Status missing =
       pack_idx({{folder / "none", folder / "labels"}, std::nullopt, out}).status();
   CHECK(missing.code() == Errc::not_found);

@@ -85,6 +85,9 @@ TEST_CASE("manifests survive with all fields", "[codec]") {
     Manifest manifest;
     Filler(seed).fill(manifest);
     manifest.format_version = kManifestVersion;
+    for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+      manifest.files[i].name = fmt::format("{}-{}", i, manifest.files[i].name);
+    }
     const auto got = decode_manifest(encode_manifest(manifest).value());
     if (!got.ok()) RC_FAIL(got.status().to_string());
     RC_ASSERT(same(*got, manifest));
@@ -290,6 +293,9 @@ TEST_CASE("a manifest's first bytes, version, length and checksum are checked", 
   manifest.files.push_back({.shard = 0, .name = "../x"});
   CHECK_THAT(decode_manifest(encode_manifest(manifest).value()).status().text(),
              Catch::Contains("'../x' is no file name"));
+  manifest.files = {{.shard = 0, .name = "x"}, {.shard = 1, .name = "x"}};
+  CHECK_THAT(decode_manifest(encode_manifest(manifest).value()).status().text(),
+             Catch::Contains("names a file twice"));
 }
 
 TEST_CASE("a key's shape must have extents that can be counted", "[codec]") {

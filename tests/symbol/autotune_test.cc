@@ -140,6 +140,37 @@ TEST_CASE("once stopped, what was measured is kept and the rest is left to the r
   CHECK(tuner.failed() == 0);
 }
 
+TEST_CASE("a measurement begins if there is time for all its runs", "[autotune]") {
+  base::ManualClock clock;
+  constexpr double kNanoseconds = 1e9;
+  double beside = 0, spent = 0;
+  const auto measure = [&](const ops::OpCall&, const ops::Offer& offer) {
+    const double seconds = beside + seconds_of_runs(offer.seconds);
+    clock.advance_ns(static_cast<std::int64_t>(seconds * kNanoseconds));
+    spent += seconds;
+    return offer.seconds;
+  };
+  Autotuner tuner(measure, clock, 20);
+  const ops::KernelDef maker{"a", {}};
+  ops::OpCall call;
+  call.op = &table().at("convolution");
+  const auto runs = [&](const char* signature, double seconds) {
+    const double before = spent;
+    std::vector<ops::Offer> offers = {{&maker, maker.name, {}, {}, 0, seconds}};
+    tuner.time(signature, call, offers);
+    return spent > before;
+  };
+  CHECK(!runs("two of them are too long", 10));
+  CHECK(runs("first", 2));
+  CHECK(!runs("two of them take 16 of the 15 that are left", 8));
+  // What does not grow with the kernel's own time is no factor of it.
+  beside = 1;
+  for (const char* small : {"a", "b", "c", "d"}) CHECK(runs(small, 1e-4));
+  CHECK(runs("of four seconds", 4));
+  CHECK(!runs("nothing is left for it", 2));
+  CHECK(spent < 20);
+}
+
 TEST_CASE("kernels that cannot be run are left to the rule", "[autotune]") {
   tests::TestRuntime test;
   const Autotuner tuner =

@@ -279,6 +279,47 @@ TEST_CASE("of outputs behind stop_gradient nobody needs a head gradient") {
   CHECK(mentions(executor.backward(std::vector<NDArray>{one, one}), {"takes 1 head gradients"}));
 }
 
+TEST_CASE("who reads a weight behind the operator that overwrites it reads the new one") {
+  Composer c(table());
+  const Symbol w = c.variable("w");
+  const auto conv = [&](const char* name, const char* data) {
+    const ops::Attributes same = {
+        {"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", "32"}, {"no_bias", "True"}};
+    return c.call("convolution", name, Inputs{{c.variable(data), w}, {}}, same);
+  };
+  const Symbol before = conv("before", "x");
+  const Symbol update = c.call("add_scaled", "update", {w, c.variable("g"), c.variable("f")});
+  const Symbol behind = conv("behind", "y");
+  const Symbol net = c.finish(Symbol::group(std::vector<Symbol>{before, update, behind})).value();
+  for (const bool train : {true, false}) {
+    for (const DType products : {DType::f32, DType::bf16}) {
+      CAPTURE(train, products);
+      TestRuntime test;
+      const auto ones = [&](const Shape& shape) {
+        const std::vector<float> numbers(static_cast<std::size_t>(shape.elements()), 1);
+        return NDArray::from<float>(test.runtime, shape, numbers).value();
+      };
+      const Shape image{2, 32, 8, 8}, weight{32, 32, 3, 3};
+      Bindings bindings;
+      for (const char* name : {"x", "y"}) bindings.arguments[name] = ones(image);
+      for (const char* name : {"w", "g"}) bindings.arguments[name] = ones(weight);
+      bindings.arguments["f"] = ones({});
+      bindings.outputs = {ones(image), bindings.arguments["w"], ones(image)};
+      ExecutorOptions options;
+      options.train = train;
+      options.predict = !train;
+      options.products = products;
+      const auto executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
+      for (const float content : {1.0F, 2.0F}) {  // of the weight before the pass
+        REQUIRE(executor->forward(train).ok());
+        const float corner = 32 * 2 * 2;  // so many terms
+        CHECK(executor->outputs()[0].to_vector<float>().value().front() == corner * content);
+        CHECK(executor->outputs()[2].to_vector<float>().value().front() == corner * (content + 1));
+      }
+    }
+  }
+}
+
 TEST_CASE("an identity of what is overwritten is taken before") {
   TestRuntime test;
   Composer c(table());

@@ -30,6 +30,22 @@ std::string order_of(const Symbol& net, const base::Shape& data = {2, 3, 8, 8}) 
   return text;
 }
 
+TEST_CASE("where an operator assigns, rectifiers stay") {
+  Composer c(table());
+  const Symbol w = c.variable("w");
+  const auto relu = [&](const char* name, const Symbol& of) {
+    return c.call("activation", name, {of}, {{"act_type", "relu"}});
+  };
+  const Symbol old = relu("old", w);
+  const Symbol update = c.call("add_scaled", "update", {w, c.variable("g"), c.variable("f")});
+  const Symbol both = c.call("concat", "both", Inputs{{old, relu("new", update)}, {}},
+                             {{"num_args", "2"}, {"dim", "0"}});
+  const Symbol net = c.finish(Symbol::group(std::vector<Symbol>{both, update})).value();
+  const Graph graph = net.graph();
+  const ValueShapes shapes = infer_shapes(graph, {{"w", base::Shape{1}}}).value();
+  CHECK(delay_rectifiers(graph, shapes).nodes.size() == graph.nodes.size());
+}
+
 TEST_CASE("a rectifier goes behind the max pooling that alone reads it") {
   const Attributes max{{"kernel", "(2, 2)"}};
   CHECK(order_of(pair(max)) == "pool act end");

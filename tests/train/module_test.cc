@@ -365,6 +365,14 @@ TEST_CASE("errors of a module name the argument and what it should be", "[module
   CHECK_THAT(shape.text(), Catch::Contains("'fc_bias' has shape (4,)") && Catch::Contains("(2,)"));
   const NDArray single = NDArray::zeros(trainer.test.runtime, base::Shape{4}).value();
   CHECK_THAT(module.init_params({{"fc_bias", single}}).text(), Catch::Contains("f32"));
+  const std::vector<double> bias = module.parameter(1).to_vector<double>().value();
+  const NDArray other = trainer.array({4}, {8.0, 8.0, 8.0, 8.0});
+  CHECK(!module.init_params({{"fc_bias", other}, {"fc_weight", single}}).ok());
+  CHECK(module.parameter(1).to_vector<double>().value() == bias);
+  ModuleOptions none;
+  none.executors_max = 0;
+  CHECK_THAT(Module::create(trainer.test.runtime, symbol::Symbol(), none).status().text(),
+             Catch::Contains("executors_max is 0"));
 
   const NDArray flat = trainer.array({1, 4}, {0.0, 0.0, 0.0, 0.0});
   const base::Status data = module.predict(flat).status();
