@@ -80,13 +80,13 @@ TEST_CASE("outputs may be what their operator overwrites, or one value twice", "
   CHECK(check(update).ok());
   // The operator reads those bytes as something else, too: by another array, by the same one.
   bindings.arguments["sgd_grad"] = bindings.arguments.at("sgd_weight");
-  CHECK(mentions(check(update), {"'sgd_grad'", "output 'sgd_output'"}));
+  CHECK(mentions(check(update), {"'sgd_grad'", "output 'sgd_new_weight'"}));
   Composer c(table());
   const Symbol w = c.variable("w");
   const Symbol own = c.finish(c.call("sgd_update", "sgd", {w, w})).value();
   bindings = allocate_bindings(net.test.runtime, own, {{"w", {3}}}).value();
   bindings.outputs = {bindings.arguments.at("w")};
-  CHECK(mentions(check(own), {"'w'", "output 'sgd_output'"}));
+  CHECK(mentions(check(own), {"'w'", "output 'sgd_new_weight'"}));
   const Symbol twice = Symbol::group(std::array{net.symbol, net.symbol});
   bindings = net.bindings;
   bindings.outputs = {bindings.outputs[0], bindings.outputs[0]};
