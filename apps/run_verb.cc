@@ -191,6 +191,10 @@ ExitCode run(const RunOptions& options, Context& context) {
     result.score.reset();  // of an epoch before, if any
     context.console.note("stopped; all steps are done, but the end is not scored");
   }
+  if (!result.trained && !options.trace_path.empty()) {
+    context.console.note("warning: --trace: nothing was trained, so " + options.trace_path +
+                         " is not written");
+  }
   context.console.data(options.json ? json_text(json_of(result)) : result.to_string());
   return ExitCode::ok;
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "symbol/passes.h"
 #include "symbol/views.h"
 
 namespace troupe::symbol {
@@ -13,7 +14,7 @@ namespace {
 /// True for nodes that give the same outputs once more, and do nothing else. The step that a
 /// random one counts by may change between the passes.
 bool repeats(const GraphNode& node) {
-  return !node.is_variable() && !node.op->random && !node.op->assign;
+  return !node.is_variable() && !node.op->random;
 }
 
 /// Per value: whether an input or a head names it.
@@ -134,6 +135,7 @@ class Walk {
 
 Cloner::Cloner(const ops::OpTable& table, PreparedGraph prepared)
     : prepared_(std::move(prepared)),
+      assigns_(assigns(prepared_.graph)),
       base_(plan_request(prepared_, std::vector<bool>(prepared_.numbers.size(), false))),
       forms_(prepared_.graph.nodes.size()),
       lean_(prepared_.graph.nodes.size()) {
@@ -236,7 +238,7 @@ Draft Cloner::clone(const Draft& from, const std::vector<bool>& keep) const {
 
 std::size_t Cloner::outputs(const Draft& draft, std::size_t node) const {
   const GraphNode& n = draft.graph.nodes[node];
-  if (draft.is_late(node) || !repeats(n)) return 0;
+  if (assigns_ || draft.is_late(node) || !repeats(n)) return 0;
   if (draft.clone[node] || !n.op->recomputation) return static_cast<std::size_t>(n.outputs);
   const std::optional<Form>& form = forms_[draft.nodes[node]];
   return form ? static_cast<std::size_t>(form->node.outputs) : 0;

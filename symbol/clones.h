@@ -69,6 +69,7 @@ class Cloner {
                               const ops::Attributes& attributes) const;
 
   PreparedGraph prepared_;
+  bool assigns_;  // what a clone reads may not be what its node has read
   PlanRequest base_;
   std::vector<std::optional<Form>> forms_;  // per node
   std::vector<std::optional<Form>> lean_;   // the same

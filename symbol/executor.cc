@@ -528,8 +528,8 @@ base::Status Executor::forward(bool train) {
     return base::error(Errc::resource_exhausted, "the shared arena has {} of {} bytes",
                        options_.arena->bytes(), program->plan().arena_bytes);
   }
-  options_.arena->claim(program);
   TROUPE_TRY(program->push(false));
+  options_.arena->claim(program);  // what has failed has pushed nothing
   trained_ = train;
   return {};
 }

@@ -29,9 +29,9 @@ struct RecomputeOptions {
 };
 
 /// `prepared` with clones. Its memory is variables, heads, and an arena for all the rest; the arena
-/// is what shrinks. Operators that draw or assign are never run twice. The same graph gets the same
-/// clones everywhere. resource_exhausted when nothing that was tried fits into the budget: names
-/// the smallest plan and the largest values in it.
+/// is what shrinks. Operators that draw are never run twice, and none is where one assigns
+/// (passes.h). The same graph gets the same clones everywhere. resource_exhausted when nothing that
+/// was tried fits into the budget: names the smallest plan and the largest values in it.
 base::Result<Recomputed> recompute(const ops::OpTable& table, PreparedGraph prepared,
                                    const RecomputeOptions& options);
 

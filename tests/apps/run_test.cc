@@ -82,6 +82,11 @@ TEST_CASE("a run ends with its accuracy and a checkpoint whose hash a resume rep
   CHECK(nothing.err.empty());
   const Run loud = run({"run", job.file(), "--set", "checkpoint.dir=" + job.path("loud")});
   CHECK_THAT(loud.err, StartsWith("job small: 10 steps of 4 ranks, 160 training samples\n"));
+  const Run traced = run({"run", job.file(), "--set", "checkpoint.dir=" + job.path("again"),
+                          "--trace", job.path("trace.json")});
+  CHECK(traced.code == 0);
+  CHECK_THAT(traced.err,
+             Contains("nothing was trained, so " + job.path("trace.json") + " is not written"));
   CHECK_THAT(nothing.out, Matches("all 10 steps were done before; nothing was trained\n"
                                   "checkpoint .*/again/step-10-g2\n"));
 }

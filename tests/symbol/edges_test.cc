@@ -2,6 +2,8 @@
 // Where passes met what they did not expect: arguments with names that binding gives, losses that
 // are heads twice, operators that assign before others read, arrays of 16 bits, parts of one
 // sample, files with operators of one name.
+#include <fmt/format.h>
+
 #include "base/float16.h"
 #include "ndarray/invoke.h"
 #include "tests/symbol/bound.h"
@@ -320,6 +322,39 @@ TEST_CASE("who reads a weight behind the operator that overwrites it reads the n
       }
     }
   }
+}
+
+TEST_CASE("nothing is computed once more where an operator overwrites what it has read") {
+  Composer c(table());
+  const Symbol w = c.variable("w");
+  Symbol y = c.variable("x");
+  for (int i = 0; i < 9; ++i) {
+    const Symbol product = c.call("multiply", fmt::format("product{}", i), {y, w});
+    y = c.call("activation", fmt::format("tanh{}", i), {product}, {{"act_type", "tanh"}});
+  }
+  const Symbol update = c.call("add_scaled", "update", {w, c.variable("g"), c.variable("f")});
+  const Symbol net = c.finish(Symbol::group(std::vector<Symbol>{y, update})).value();
+  const Shape shape{8, 32};
+  const auto gradient = [&](Recompute recompute) {
+    TestRuntime test;
+    const auto filled = [&](double number) {
+      return array(test, shape, std::vector<double>(256, number));
+    };
+    Bindings bindings;
+    bindings.arguments["x"] = filled(0.3);
+    for (const char* name : {"w", "g"}) bindings.arguments[name] = filled(1);
+    bindings.arguments["f"] = array(test, {}, {10});
+    bindings.grad_req["x"] = GradReq::write;
+    bindings.outputs = {filled(0), bindings.arguments["w"]};
+    ExecutorOptions options;
+    options.predict = false;
+    options.recompute = recompute;
+    const auto executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
+    REQUIRE(executor->forward(true).ok());
+    REQUIRE(executor->backward(std::vector<NDArray>{filled(1), filled(0)}).ok());
+    return values(executor->gradients().at("x"));
+  };
+  CHECK(gradient(Recompute::sqrt) == gradient(Recompute::none));
 }
 
 TEST_CASE("an identity of what is overwritten is taken before") {
