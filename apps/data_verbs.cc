@@ -183,6 +183,7 @@ void add_pack_images(CLI::App& pack, Context& context) {
     PackTarget target;
   };
   const auto options = std::make_shared<Options>();
+  options->target.names = true;
   add_target(verb, options->target);
   verb->add_option("--train", options->pack.train, "Folder of class folders")
       ->required()
@@ -193,7 +194,6 @@ void add_pack_images(CLI::App& pack, Context& context) {
   set_action(verb, context, [&context, options] {
     if (!options->test.empty()) options->pack.test = options->test;
     options->pack.out = options->target.out;
-    options->target.names = true;
     return pack_into(options->target, context,
                      [&options] { return data::pack_images(options->pack); });
   });

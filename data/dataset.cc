@@ -53,9 +53,6 @@ void warn_of_rest(const std::shared_ptr<const RecordFile>& file, const std::file
       file->path().string(), file->bytes());
 }
 
-/// Of a record in which an image is looked for.
-constexpr std::uint64_t kRecordBytesMost = std::uint64_t{256} << 20;
-
 /// Stretches of a large file that stand for the whole.
 constexpr std::uint64_t kSamples = 256;
 constexpr std::uint64_t kSampleBytes = 65'536;
@@ -152,9 +149,9 @@ Result<ImageShape> Dataset::first_image_shape(OnDamage on_damage) const {
 Result<ImageShape> Dataset::image_shape(std::uint64_t number) const {
   const std::string where = fmt::format("{}: record at offset {}", path().string(), offset(number));
   // A coordinator looks here at files that a job names: what it reads must not be as large as they
-  // say. Images of the most pixels and three channels have room.
+  // say.
   RecordReaderOptions bounded;
-  bounded.record_bytes_max = kRecordBytesMost;
+  bounded.record_bytes_max = kImageRecordBytesMax;
   RecordReader reader(file_, bounded);
   TROUPE_TRY_ASSIGN(const Record record, reader.read_at(offset(number), reach(number)));
   const Result<ImageRecord> image = decode_image_record(record.payload);

@@ -122,8 +122,8 @@ Status check_image_shape(const ImageShape& shape) {
     return error(Errc::invalid_argument, "images of {}: {} pixels are more than {}",
                  shape.to_string(), shape.pixels(), kImagePixelsMax);
   }
-  // A record of one must be short enough for everybody who reads it (dataset.cc).
-  constexpr std::uint64_t kBytesMost = (std::uint64_t{256} << 20) - 4096;
+  constexpr std::uint64_t kHeadsMost = 4096;  // of a record around the image
+  constexpr std::uint64_t kBytesMost = kImageRecordBytesMax - kHeadsMost;
   if (shape.bytes() <= kBytesMost) return {};
   return error(Errc::invalid_argument, "images of {}: {} bytes are more than {}", shape.to_string(),
                shape.bytes(), kBytesMost);

@@ -20,6 +20,9 @@ namespace troupe::data {
 
 /// Longest side of an image, JPEG's limit.
 inline constexpr std::uint32_t kImageSideMax = 65535;
+/// Longest record in which an image is looked for; one of the most pixels and three channels has
+/// room.
+inline constexpr std::uint64_t kImageRecordBytesMax = std::uint64_t{256} << 20;
 
 /// Size of an image in dense u8 CHW.
 struct ImageShape {

@@ -47,12 +47,13 @@ void LayoutSearch::find_aliases() {
   const std::set<std::string> none;
   const std::set<std::string>& weights = options_.weights != nullptr ? *options_.weights : none;
   const std::vector<bool> prologue = prologue_nodes(graph_, weights);
-  // The identity of a variable that is overwritten must have been taken before.
+  // The identity of a variable that is overwritten must have been taken before, and its reorders
+  // are made in every pass.
   const bool overwrites = assigns(graph_);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     const GraphNode& node = graph_.nodes[i];
     const std::size_t first = numbers_.begin(i);
-    const bool kept = node.is_variable() ? weights.contains(node.name) : prologue[i];
+    const bool kept = node.is_variable() ? weights.contains(node.name) && !overwrites : prologue[i];
     for (std::size_t v = first; v < numbers_.end(i); ++v) free_to_reorder_[v] = kept;
     if (node.is_variable()) continue;
     if (node.op->identity_if_alike && !heads_[first] &&

@@ -96,15 +96,9 @@ class Writer {
       inputs.push_back(input);
     }
     place(index, std::move(inputs), *std::move(kernel));
-    if (!node.is_variable() && node.op->assign) forget_reorders(node);
+    // Who reads behind the node what it overwrites wants the new content.
+    if (!node.is_variable() && node.op->assign) reorders_.clear();
     return {};
-  }
-
-  /// Who reads behind the node what it overwrites wants the new content.
-  void forget_reorders(const GraphNode& node) {
-    for (const Value input : node.inputs) {
-      reorders_.erase(result_.numbers[mapped_[numbers_[input]]]);
-    }
   }
 
   /// `value` of the result in another layout; made once per value and layout.

@@ -25,6 +25,7 @@ class Caster {
         numbers_(graph),
         dtypes_(dtypes),
         narrow_(narrow),
+        assigns_(assigns(graph)),
         builder_(table, result_),
         forms_(numbers_.size()) {}
 
@@ -53,7 +54,9 @@ class Caster {
   Value form(Value value, bool narrow) {
     Forms& forms = forms_[numbers_[value]];
     Value& wanted = forms.values[narrow ? 1 : 0];
-    if (wanted.node >= 0) return wanted;
+    // A variable that may be overwritten is cast for each reader.
+    const bool lasts = forms.narrow == narrow || !assigns_ || !graph_.node(value).is_variable();
+    if (wanted.node >= 0 && lasts) return wanted;
     const DType dtype = narrow ? narrow_ : DType::f32;
     builder_.set_prefix(graph_.value_name(value) + "_" + std::string(base::dtype_name(dtype)));
     wanted =
@@ -113,22 +116,13 @@ class Caster {
       forms.narrow = computed.outputs[o] && is_f32(value);
       forms.values[forms.narrow ? 1 : 0] = outputs[o];
     }
-    const GraphNode& taken = graph_.nodes[index];
-    if (!taken.is_variable() && taken.op->assign) forget_casts(taken);
-  }
-
-  /// Who reads behind the node what it overwrites wants the new content.
-  void forget_casts(const GraphNode& node) {
-    for (const Value input : node.inputs) {
-      Forms& forms = forms_[numbers_[input]];
-      forms.values[forms.narrow ? 0 : 1] = Value{-1, 0};
-    }
   }
 
   const Graph& graph_;
   const ValueNumbers numbers_;
   const ValueDTypes& dtypes_;
   const DType narrow_;
+  const bool assigns_;
   Graph result_;
   Builder builder_;
   std::vector<Forms> forms_;

@@ -14,8 +14,8 @@
 namespace troupe::symbol {
 
 /// Marks, per node, calls that prepare weights (OpDef::prepares_weights) and follow from the
-/// variables named `weights` alone. One that writes a head is not marked, and so is none behind it,
-/// nor one of a variable that an operator of the graph overwrites.
+/// variables named `weights` alone. One that writes a head is not marked, and so is none behind it;
+/// where an operator assigns (passes.h), none at all.
 std::vector<bool> prologue_nodes(const Graph& graph, const std::set<std::string>& weights);
 
 }  // namespace troupe::symbol

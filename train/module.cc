@@ -193,8 +193,8 @@ base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
 }
 
 base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
-  std::vector<std::pair<std::uint32_t, const NDArray*>>
-      checked;  // nothing is copied before all are
+  // Nothing is copied before all are known to fit.
+  std::vector<std::pair<std::uint32_t, const NDArray*>> checked;
   for (const auto& [name, value] : values) {
     const auto key = std::find_if(keys_.begin(), keys_.end(),
                                   [&wanted = name](const KeyInfo& k) { return k.name == wanted; });
