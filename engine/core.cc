@@ -161,6 +161,7 @@ void Core::resume(OperationState* operation) {
 
 void Core::begin(OperationState* operation) {
   operation->phase = OperationPhase::running;
+  DependencyGraph::ask_for_successors(operation);
   const std::shared_ptr<Failure>* inherited =
       cancelled_ ? &cancelled_ : graph_.inherited(operation);
   operation->skipped = inherited != nullptr;
@@ -332,9 +333,9 @@ void Core::unlink_pending(OperationState* operation) {
 }
 
 void Core::tell_pushers(bool bytes_freed) {
+  if (pushers_waiting_ == 0) return;  // what pending() reads is in the pushers' cache
   const std::uint64_t limit = options_.engine_pending_operations_max;
-  const bool room = bytes_freed || pending() < limit - limit / 8;
-  if (pushers_waiting_ > 0 && room) changed_.notify_all();
+  if (bytes_freed || pending() < limit - limit / 8) changed_.notify_all();
 }
 
 void Core::remember(const std::shared_ptr<Failure>& failure) {

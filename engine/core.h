@@ -196,7 +196,6 @@ class Core : public std::enable_shared_from_this<Core> {
   base::Status take_unreported() TROUPE_REQUIRES(mutex_);
   void wait_until_done(std::uint64_t target) TROUPE_REQUIRES(mutex_);
   void wait_for_streams() TROUPE_REQUIRES(mutex_);
-  std::string dump_line(OperationState& operation) const TROUPE_REQUIRES(mutex_);
 
   const EngineOptions options_;
   base::Clock& clock_;
@@ -210,7 +209,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<std::uint64_t> completed_{0};                      // counters_.completed, for pushers
 
   // Of pushers. Nobody takes mutex_ while holding entry_mutex_.
-  SpinMutex entry_mutex_;
+  alignas(64) SpinMutex entry_mutex_;
   OperationPool pool_;                    // taking: entry_mutex_; giving: mutex_
   std::atomic<std::uint64_t> serial_{0};  // set under entry_mutex_
   std::atomic<std::uint64_t> pushed_{0};  // set under entry_mutex_

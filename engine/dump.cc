@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "engine/core.h"
 #include "engine/replay.h"
@@ -41,26 +43,64 @@ std::string_view phase_text(OperationState& operation) {
   return "?";
 }
 
+/// Writes what pending operations wait for. Lives within one section of the core's mutex.
+class Dump {
+ public:
+  /// `oldest`: the first of all pending operations.
+  Dump(const std::vector<LaneInfo>& lanes, OperationState* oldest) : lanes_(lanes) {
+    for (OperationState* pending = oldest; pending != nullptr; pending = pending->next) {
+      add_holders(*pending);
+      if (pending->kind != OperationKind::replay) continue;
+      const Replay& replay = *pending->replay;
+      for (std::size_t i = 0; i < replay.program.plan().ports.size(); ++i) {
+        add_holders(replay.ports[i]);
+      }
+    }
+  }
+
+  std::string line(OperationState& operation) const;
+
+ private:
+  static constexpr std::size_t kHoldersMax = 3;
+  struct Holder {
+    const OperationState* operation = nullptr;
+    bool writes = false;
+  };
+
+  void add_holders(OperationState& operation);
+  void append_use(std::string& out, const Use& use) const;
+  void append_ports(std::string& out, const Replay& replay) const;
+
+  const std::vector<LaneInfo>& lanes_;
+  /// The oldest of each variable, and one more.
+  std::unordered_map<const VariableState*, std::vector<Holder>> holders_;
+};
+
+void Dump::add_holders(OperationState& operation) {
+  for (const Use& use : operation.uses()) {
+    if (!use.granted) continue;
+    std::vector<Holder>& holders = holders_[use.variable];
+    if (holders.size() <= kHoldersMax) holders.push_back({&operation, use.write});
+  }
+}
+
 // "w1 (to write), held by #3 add (reads), #4 mul (reads)"
-void append_use(std::string& out, const Use& use) {
-  constexpr int kHoldersMax = 3;
+void Dump::append_use(std::string& out, const Use& use) const {
   fmt::format_to(std::back_inserter(out), " '{}' (to {}), held by", use.variable->label,
                  use.write ? "write" : "read");
-  int holders = 0;
-  for (const Use* held = use.variable->first; held != nullptr && held->granted; held = held->next) {
-    if (++holders > kHoldersMax) {
-      out += " and others";
-      break;
-    }
-    fmt::format_to(std::back_inserter(out), "{} #{} {} ({})", holders > 1 ? "," : "",
-                   held->operation->serial, held->operation->name,
-                   held->write ? "writes" : "reads");
+  const auto found = holders_.find(use.variable);
+  const std::size_t count = found == holders_.end() ? 0 : found->second.size();
+  for (std::size_t i = 0; i < std::min(count, kHoldersMax); ++i) {
+    const Holder& holder = found->second[i];
+    fmt::format_to(std::back_inserter(out), "{} #{} {} ({})", i > 0 ? "," : "",
+                   holder.operation->serial, holder.operation->name,
+                   holder.writes ? "writes" : "reads");
   }
-  out += ';';
+  out += count > kHoldersMax ? " and others;" : ";";
 }
 
 // What a replay has done and which ports it waits for.
-void append_ports(std::string& out, const Replay& replay) {
+void Dump::append_ports(std::string& out, const Replay& replay) const {
   constexpr int kPortsMax = 8;
   const ReplayPlan& plan = replay.program.plan();
   fmt::format_to(std::back_inserter(out), "; {} of {} operations ended;", replay.ended,
@@ -84,9 +124,7 @@ void append_ports(std::string& out, const Replay& replay) {
   }
 }
 
-}  // namespace
-
-std::string Core::dump_line(OperationState& operation) const {
+std::string Dump::line(OperationState& operation) const {
   std::string out = fmt::format("#{} {}", operation.serial, operation.name);
   if (operation.lane >= 0) {
     const Lane& lane = lanes_[static_cast<std::size_t>(operation.lane)].lane;
@@ -102,6 +140,8 @@ std::string Core::dump_line(OperationState& operation) const {
   }
   return out;
 }
+
+}  // namespace
 
 std::string first_lines(std::string_view text, std::size_t count) {
   std::size_t end = 0;
@@ -120,13 +160,14 @@ std::string Core::dump() {
   std::string out =
       fmt::format("{}: {} pending, {} asynchronous in flight{}\n", options_.thread_name, pending(),
                   counters_.asynchronous_in_flight, cancelled_ ? ", cancelled" : "");
+  const Dump text(lanes_, first_);
   std::uint64_t lines = 0;
   for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
     if (++lines > kDumpOperationsMax) {
       out += "and younger ones\n";
       break;
     }
-    out += dump_line(*operation);
+    out += text.line(*operation);
     out += '\n';
   }
   mutex_.unlock();

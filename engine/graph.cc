@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues of readers and writers. A queue holds every use that is not released, oldest first; the
-// granted ones are a prefix: one write, or a run of reads.
+// Who uses a variable, and queues of who waits for it. Granted uses are counted and not queued:
+// most operations find their variables free, and none has to look for its place when it lets go.
 #include "engine/graph.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ VariableState* DependencyGraph::take_variable() {
 std::shared_ptr<Core> DependencyGraph::orphan(VariableState* variable) {
   std::shared_ptr<Core> core = std::move(variable->core);
   variable->orphaned = true;
-  if (variable->first == nullptr) free_variable(variable);
+  if (!variable->in_use()) free_variable(variable);
   return core;
 }
 
@@ -89,44 +89,65 @@ void DependencyGraph::raise_version(VariableState* variable) {
 bool DependencyGraph::append(OperationState* operation) {
   std::uint32_t blocked = 0;
   for (Use& use : operation->uses()) {
-    VariableState* const variable = use.variable;
-    Use* const tail = variable->last;
+    VariableState& variable = *use.variable;
+    use.granted = use.write ? !variable.in_use() : !variable.writing && !variable.first;
+    if (use.granted) {
+      variable.writing = use.write;
+      variable.readers += use.write ? 0 : 1;
+      continue;
+    }
+    ++blocked;
     use.operation = operation;
-    use.previous = tail;
     use.next = nullptr;
-    use.granted = tail == nullptr || (!use.write && !tail->write && tail->granted);
-    if (!use.granted) ++blocked;
-    (tail == nullptr ? variable->first : tail->next) = &use;
-    variable->last = &use;
+    (variable.first == nullptr ? variable.first : variable.last->next) = &use;
+    variable.last = &use;
   }
   operation->blocked = blocked;
   return blocked == 0;
 }
 
-void DependencyGraph::grant(Use* use, OperationList& unblocked) {
-  use->granted = true;
-  if (--use->operation->blocked == 0) unblocked.append(use->operation);
+void DependencyGraph::grant_first(VariableState* variable, OperationList& unblocked) {
+  Use& use = *variable->first;
+  variable->first = use.next;
+  use.granted = true;
+  __builtin_prefetch(use.next, 1);
+  if (--use.operation->blocked == 0) unblocked.append(use.operation);
 }
 
-void DependencyGraph::unlink(Use* use, OperationList& unblocked) {
+void DependencyGraph::let_go(Use* use, OperationList& unblocked) {
   VariableState* const variable = use->variable;
-  (use->previous == nullptr ? variable->first : use->previous->next) = use->next;
-  (use->next == nullptr ? variable->last : use->next->previous) = use->previous;
-  Use* head = variable->first;
-  if (head == nullptr) {
+  use->granted = false;
+  if (use->write) {
+    variable->writing = false;
+  } else if (--variable->readers > 0) {
+    return;
+  }
+  if (variable->first == nullptr) {
     if (variable->orphaned) free_variable(variable);
     return;
   }
-  if (head->granted) return;  // readers that started with `use` still run
-  if (head->write) {
-    grant(head, unblocked);
+  variable->writing = variable->first->write;
+  if (variable->writing) {
+    grant_first(variable, unblocked);
     return;
   }
-  for (; head != nullptr && !head->write; head = head->next) grant(head, unblocked);
+  while (variable->first != nullptr && !variable->first->write) {
+    ++variable->readers;
+    grant_first(variable, unblocked);
+  }
+}
+
+void DependencyGraph::ask_for_successors(OperationState* operation) {
+  for (const Use& use : operation->uses()) {
+    const Use* const first = use.variable->first;
+    if (first == nullptr) continue;
+    __builtin_prefetch(first->operation, 1);
+    __builtin_prefetch(first->next, 1);
+  }
 }
 
 void DependencyGraph::release(OperationState* operation, OperationList& unblocked) {
-  for (Use& use : operation->uses()) unlink(&use, unblocked);
+  for (Use& use : operation->uses()) let_go(&use, unblocked);
 }
 
 const std::shared_ptr<Failure>* DependencyGraph::inherited(OperationState* operation) {

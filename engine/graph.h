@@ -31,6 +31,9 @@ class DependencyGraph {
   static void raise_version(VariableState* variable);
   /// Queues `operation` behind everything older on its variables. True when nothing blocks it.
   bool append(OperationState* operation);
+  /// Asks for the cache lines that release() will touch, of an operation that runs first: among
+  /// thousands of pending operations they are far away.
+  static void ask_for_successors(OperationState* operation);
   /// Lets go of all uses of a finished operation; the operations that this unblocks join
   /// `unblocked`.
   void release(OperationState* operation, OperationList& unblocked);
@@ -62,8 +65,9 @@ class DependencyGraph {
   /// `uses` and one more behind them, unless it names the variable already.
   static std::span<Use> name_use(std::span<Use> uses, VariableState* variable, Access access,
                                  std::uint64_t serial);
-  void grant(Use* use, OperationList& unblocked);
-  void unlink(Use* use, OperationList& unblocked);
+  /// The oldest use that waits for `variable` has it.
+  void grant_first(VariableState* variable, OperationList& unblocked);
+  void let_go(Use* use, OperationList& unblocked);
   void absorb(VariableState* variable);
   void free_variable(VariableState* variable);
 

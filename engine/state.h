@@ -36,12 +36,12 @@ struct PendingEvent {
   std::shared_ptr<base::Event> event;
 };
 
-/// One operation's place in the queue of one variable.
-struct Use {
+/// What one operation does with one variable. It has its granted uses, and the others wait in the
+/// queues of their variables. None lies across two lines of a cache.
+struct alignas(32) Use {
   VariableState* variable = nullptr;
-  OperationState* operation = nullptr;
-  Use* previous = nullptr;  ///< towards older uses of the variable
-  Use* next = nullptr;
+  OperationState* operation = nullptr;  ///< while it waits
+  Use* next = nullptr;                  ///< that waits for the variable behind it
   bool write = false;
   bool reads = false;       ///< the old value matters: its error is inherited
   bool overwrites = false;  ///< a write of the whole value: success clears the error
@@ -57,15 +57,19 @@ struct alignas(64) VariableState {
   std::shared_ptr<Core> core;             ///< constant while a handle exists
   VariableState* link = nullptr;          ///< free list
 
-  alignas(64) Use* first = nullptr;  ///< oldest use that is not released
-  Use* last = nullptr;
+  alignas(64) Use* first = nullptr;  ///< oldest use that waits
+  Use* last = nullptr;               ///< newest, where there is a first
+  std::uint32_t readers = 0;         ///< granted reads that are not released
+  bool writing = false;              ///< a granted write is not released; there are no readers
+  bool orphaned = false;             ///< no handle is left
+  bool has_read_events = false;      ///< `read` is not empty
   std::shared_ptr<Failure> failure;
-  PendingEvent written;          ///< the newest write, if a stream did it
-  bool orphaned = false;         ///< no handle is left
-  bool has_read_events = false;  ///< `read` is not empty
+  PendingEvent written;  ///< the newest write, if a stream did it
 
   std::vector<PendingEvent> read;  ///< reads since `written`, the newest per stream lane
   std::string label;
+
+  bool in_use() const { return writing || readers > 0 || first != nullptr; }
 };
 
 /// Which function of Engine pushed an operation. A replay is one operation that holds what its

@@ -105,9 +105,6 @@ struct Parts {
   std::size_t scratch_bytes = 0;
   int addend = -1;
   bool relu = false;
-  int guarded_input = -1;
-  Rows guarded_rows;
-  std::int64_t marks = 0;  ///< offset in scratch
 };
 
 /// The name of convolutions that are products of matrices.
@@ -131,12 +128,6 @@ class PrimitiveKernel final : public Kernel {
   std::vector<Layout> output_layouts() const override { return parts_.outputs; }
 
   Status run(const KernelContext& context) const override {
-    auto* const marks = reinterpret_cast<std::uint8_t*>(context.scratch.data()) + parts_.marks;
-    if (parts_.guarded_input >= 0) {
-      const base::TensorView& input =
-          context.inputs[static_cast<std::size_t>(parts_.guarded_input)];
-      mark_undefined_rows(context, parts_.guarded_rows, input.as<float>(), marks);
-    }
     if (parts_.addend >= 0) bring_addend(context);
     std::unique_ptr<ArgumentSet> set(spare_.exchange(nullptr));
     if (!set) set = std::make_unique<ArgumentSet>();
@@ -148,9 +139,6 @@ class PrimitiveKernel final : public Kernel {
     }
     if (parts_.relu) {
       relu_in_place(context, context.outputs[0]);
-    }
-    if (parts_.guarded_input >= 0) {
-      clear_marked_rows(parts_.guarded_rows, marks, context.outputs[0].as<float>());
     }
     return {};
   }
@@ -308,10 +296,6 @@ Result<Parts> assemble(const OpCall& call, const Plan& plan) {
   }
   parts.addend = plan.addend;
   parts.relu = plan.relu;
-  parts.guarded_input = plan.guarded_input;
-  parts.guarded_rows = plan.guarded_rows;
-  parts.marks = scratch;
-  scratch += aligned(static_cast<std::size_t>(plan.guarded_rows.count));
   parts.scratch_bytes = static_cast<std::size_t>(scratch);
   parts.primitive = dnnl::primitive(plan.primitive.get());
   return parts;

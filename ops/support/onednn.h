@@ -14,7 +14,6 @@
 
 #include "ops/kernel.h"
 #include "ops/support/onednn_library.h"
-#include "ops/support/undefined_rows.h"
 #include "ops/table.h"
 
 namespace troupe::ops::onednn {
@@ -44,10 +43,6 @@ struct Plan {
   int addend = -1;
   /// And relu of output 0, by a pass of ours: the library's makes zeros of NaN.
   bool relu = false;
-  /// Of softmax: the dense input that says which rows of output 0 are NaN, and its rows. The
-  /// library would make numbers of them.
-  int guarded_input = -1;
-  Rows guarded_rows = {};
 };
 
 /// Makes the kernel for `call` from what `build` plans, for call.team threads. Declines when the

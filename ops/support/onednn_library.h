@@ -28,9 +28,6 @@ dnnl::primitive_attr attributes();
 dnnl::primitive_attr adding_attributes();
 
 #if DNNL_VERSION_MAJOR < 3
-using SoftmaxForward = dnnl::softmax_v2_forward;
-using SoftmaxBackward = dnnl::softmax_v2_backward;
-
 /// The descriptor of a primitive that needs no hint, from what both versions call its operation;
 /// empty when the library has no implementation.
 template <typename Primitive, typename... Operation>
@@ -45,9 +42,6 @@ typename Primitive::primitive_desc describe_gradient(const Hint& hint,
   return {typename Primitive::desc(operation...), attributes(), cpu(), hint, true};
 }
 #else
-using SoftmaxForward = dnnl::softmax_forward;
-using SoftmaxBackward = dnnl::softmax_backward;
-
 /// The first implementation that is none of version 3's reorders around the library's reference
 /// ("jit_uni_ncsp_convolution:conv+ref:any"), which stand before better ones.
 template <typename Description>

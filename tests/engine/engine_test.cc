@@ -480,6 +480,29 @@ TEST_CASE("dump says what waits on what") {
   CHECK(f.engine->dump() == "engine: 0 pending, 0 asynchronous in flight\n");
 }
 
+TEST_CASE("a dump names the oldest who hold a variable, and nobody who waits for it") {
+  Fixture f(false);
+  const Variable v = f.variable("v");
+  std::vector<Completion> readers(5);
+  for (Completion& reader : readers) {
+    f.push_async("reader", {v}, {},
+                 [&](RunContext&, Completion completion) { reader = std::move(completion); });
+  }
+  f.push("writer", {}, {v}, [](RunContext&) { return Status(); });
+  f.push("later", {v}, {}, [](RunContext&) { return Status(); });
+  CHECK_THAT(
+      f.engine->dump(),
+      Catch::Contains("#6 writer [cpu:0 compute]: waits for 'v' (to write), held by #1 reader "
+                      "(reads), #2 reader (reads), #3 reader (reads) and others;\n"));
+  for (std::size_t i = 0; i < 3; ++i) readers[i].complete();
+  CHECK_THAT(f.engine->dump(),
+             Catch::Contains("#7 later [cpu:0 compute]: waits for 'v' (to read), held by #4 reader "
+                             "(reads), #5 reader (reads);\n"));
+  for (std::size_t i = 3; i < 5; ++i) readers[i].complete();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(f.engine->dump() == "engine: 0 pending, 0 asynchronous in flight\n");
+}
+
 TEST_CASE("a warning has the first lines of a dump, and says how many more there are") {
   CHECK(first_lines("e: 3 pending\n#1\n#2\n#3\n", 3) ==
         "e: 3 pending\n#1\n#2\n1 more with --verbose\n");
