@@ -333,7 +333,7 @@ void Core::unlink_pending(OperationState* operation) {
 }
 
 void Core::tell_pushers(bool bytes_freed) {
-  if (pushers_waiting_ == 0) return;  // what pending() reads is in the pushers' cache
+  if (pushers_waiting_ == 0) return;  // pending() reads a line that pushers write all the time
   const std::uint64_t limit = options_.engine_pending_operations_max;
   if (bytes_freed || pending() < limit - limit / 8) changed_.notify_all();
 }

@@ -209,7 +209,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<std::uint64_t> completed_{0};                      // counters_.completed, for pushers
 
   // Of pushers. Nobody takes mutex_ while holding entry_mutex_.
-  alignas(64) SpinMutex entry_mutex_;
+  SpinMutex entry_mutex_;
   OperationPool pool_;                    // taking: entry_mutex_; giving: mutex_
   std::atomic<std::uint64_t> serial_{0};  // set under entry_mutex_
   std::atomic<std::uint64_t> pushed_{0};  // set under entry_mutex_

@@ -46,9 +46,12 @@ std::string_view phase_text(OperationState& operation) {
 /// Writes what pending operations wait for. Lives within one section of the core's mutex.
 class Dump {
  public:
-  /// `oldest`: the first of all pending operations.
-  Dump(const std::vector<LaneInfo>& lanes, OperationState* oldest) : lanes_(lanes) {
-    for (OperationState* pending = oldest; pending != nullptr; pending = pending->next) {
+  /// Of the `count` oldest pending operations, from `oldest` on. Who holds what they wait for is
+  /// older than they are, so it is among them.
+  Dump(const std::vector<LaneInfo>& lanes, OperationState* oldest, std::uint64_t count)
+      : lanes_(lanes) {
+    OperationState* pending = oldest;
+    for (; pending != nullptr && count > 0; pending = pending->next, --count) {
       add_holders(*pending);
       if (pending->kind != OperationKind::replay) continue;
       const Replay& replay = *pending->replay;
@@ -72,7 +75,7 @@ class Dump {
   void append_ports(std::string& out, const Replay& replay) const;
 
   const std::vector<LaneInfo>& lanes_;
-  /// The oldest of each variable, and one more.
+  /// Of each variable its oldest holders, and one more, which tells that there are others.
   std::unordered_map<const VariableState*, std::vector<Holder>> holders_;
 };
 
@@ -160,7 +163,7 @@ std::string Core::dump() {
   std::string out =
       fmt::format("{}: {} pending, {} asynchronous in flight{}\n", options_.thread_name, pending(),
                   counters_.asynchronous_in_flight, cancelled_ ? ", cancelled" : "");
-  const Dump text(lanes_, first_);
+  const Dump text(lanes_, first_, kDumpOperationsMax);
   std::uint64_t lines = 0;
   for (OperationState* operation = first_; operation != nullptr; operation = operation->next) {
     if (++lines > kDumpOperationsMax) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who uses a variable, and queues of who waits for it. Granted uses are counted and not queued:
-// most operations find their variables free, and none has to look for its place when it lets go.
+// Who uses a variable, and queues of who waits for it. Granted uses are counted and not queued: a
+// release changes one counter, and no neighbours in a queue.
 #include "engine/graph.h"
 
 #include <algorithm>

@@ -15,7 +15,7 @@
 
 namespace troupe::engine {
 
-/// Queues of readers and writers per variable.
+/// Who has each variable, and who waits for it.
 class DependencyGraph {
  public:
   /// A free variable without handles.
@@ -29,10 +29,12 @@ class DependencyGraph {
   static void name_uses(OperationState* operation, const Operation& request);
   /// `variable` has one more write pushed. By one pusher at a time.
   static void raise_version(VariableState* variable);
-  /// Queues `operation` behind everything older on its variables. True when nothing blocks it.
+  /// Gives `operation` those of its variables that are free; it waits in the queues of the others.
+  /// True when nothing blocks it.
   bool append(OperationState* operation);
-  /// Asks for the cache lines that release() will touch, of an operation that runs first: among
-  /// thousands of pending operations they are far away.
+  /// Called before `operation` runs. Reads the oldest waiting use of each of its variables, and
+  /// asks for the operation of that use and for the use behind it: release() will need most of
+  /// them, and among thousands of pending operations they are seldom in the cache.
   static void ask_for_successors(OperationState* operation);
   /// Lets go of all uses of a finished operation; the operations that this unblocks join
   /// `unblocked`.
@@ -65,8 +67,9 @@ class DependencyGraph {
   /// `uses` and one more behind them, unless it names the variable already.
   static std::span<Use> name_use(std::span<Use> uses, VariableState* variable, Access access,
                                  std::uint64_t serial);
-  /// The oldest use that waits for `variable` has it.
+  /// Grants the oldest waiting use; the caller has set `writing`, or counted it in `readers`.
   void grant_first(VariableState* variable, OperationList& unblocked);
+  /// Ends one granted use and grants what may follow.
   void let_go(Use* use, OperationList& unblocked);
   void absorb(VariableState* variable);
   void free_variable(VariableState* variable);

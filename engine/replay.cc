@@ -169,6 +169,7 @@ void Core::submit(Replay& replay, int priority) {
   OperationState& whole = replay.operation;
   whole.priority = priority;
   whole.phase = OperationPhase::blocked;
+  replay.ended = 0;
   const std::size_t ports = program.plan().ports.size();
   entry_mutex_.lock();
   const std::uint64_t before = inbox_.count();
@@ -222,7 +223,6 @@ void Core::take_granted(Replay& replay) {
 void Core::begin_replay(Replay& replay, ReplayThread& thread) {
   CompiledProgram& program = replay.program;
   replay.begun = true;
-  replay.ended = 0;
   program.entered = ReplayProgress::kNone;
   program.progress().begin();
   if (!program.on_stream()) return;

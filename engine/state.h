@@ -36,20 +36,20 @@ struct PendingEvent {
   std::shared_ptr<base::Event> event;
 };
 
-/// What one operation does with one variable. It has its granted uses, and the others wait in the
-/// queues of their variables. None lies across two lines of a cache.
+/// What one operation does with one variable. A granted use is counted in its variable; one that is
+/// not granted waits in the variable's queue. No use lies across two lines of a cache.
 struct alignas(32) Use {
   VariableState* variable = nullptr;
   OperationState* operation = nullptr;  ///< while it waits
-  Use* next = nullptr;                  ///< that waits for the variable behind it
+  Use* next = nullptr;                  ///< the next younger use that waits for it
   bool write = false;
   bool reads = false;       ///< the old value matters: its error is inherited
   bool overwrites = false;  ///< a write of the whole value: success clears the error
   bool granted = false;
 };
 
-/// The queue behind a Variable. Freed to its pool when no handle and no use is left. Pushers and
-/// lanes have a cache line each.
+/// What is behind a Variable: who has it, who waits. Freed to its pool when no handle and no use is
+/// left. Pushers and lanes have a cache line each.
 struct alignas(64) VariableState {
   std::atomic<std::uint32_t> handles{0};  ///< any thread
   std::atomic<std::uint64_t> version{0};  ///< writes pushed: set by pushers, read by any thread
@@ -58,7 +58,7 @@ struct alignas(64) VariableState {
   VariableState* link = nullptr;          ///< free list
 
   alignas(64) Use* first = nullptr;  ///< oldest use that waits
-  Use* last = nullptr;               ///< newest, where there is a first
+  Use* last = nullptr;               ///< newest that waits; valid while `first` is set
   std::uint32_t readers = 0;         ///< granted reads that are not released
   bool writing = false;              ///< a granted write is not released; there are no readers
   bool orphaned = false;             ///< no handle is left

@@ -83,9 +83,10 @@ TEST_CASE("kernels of little work are made for one thread, and run right on one 
   CHECK(alone("add", {{1000}, {1000}}, 16));
   CHECK_FALSE(alone("add", {{100'000}, {100'000}}, 2));
   // A library's kernel, made for one thread, on a thread that leads three.
-  const OpDef& op = table.at("log_softmax");
-  const testing::Tensor data = testing::random_tensor(DType::f32, {40, 10}, "data", -4, 4);
-  OpCall call = make_call(op, parse_params(op, {}).value(), testing::describe({data})).value();
+  const OpDef& op = table.at("lrn");
+  const testing::Tensor data = testing::random_tensor(DType::f32, {2, 16, 3, 4}, "data", -4, 4);
+  const Params params = parse_params(op, {{"nsize", "5"}}).value();
+  OpCall call = make_call(op, params, testing::describe({data})).value();
   std::vector<testing::Tensor> results[2];
   for (const int team : {1, 3}) {
     call.team = team;
