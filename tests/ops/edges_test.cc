@@ -47,7 +47,7 @@ constexpr double kSmall = 2e5;
 bool spreads(const OpDef& op, const Kernel& kernel) {
   const bool convolves = op.name.find("convolution") != std::string::npos;
   if (convolves && kernel.name() == "cuda") return true;
-  const bool mixes = convolves || op.name == "log_softmax_backward" || op.name == "lrn";
+  const bool mixes = convolves || op.name == "lrn";
   const bool own = kernel.name() == "simd:winograd" || kernel.name() == "simd:patches";
   return mixes && (kernel.name().starts_with("onednn") || own);
 }
