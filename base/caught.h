@@ -15,9 +15,10 @@ namespace troupe::base {
 /// resource_exhausted for std::bad_alloc, else internal.
 Status status_of_exception(std::string_view name);
 
-/// What `function` returns, a Status or a Result; where it throws, status_of_exception().
-template <typename Function>
-std::invoke_result_t<Function> caught(std::string_view name, Function&& function) {
+/// What `function` returns, a Status or a Result; where it throws, status_of_exception(). `name` is
+/// text of any kind and is read only then: it may lie in a cache line that nobody else needs.
+template <typename Name, typename Function>
+std::invoke_result_t<Function> caught(const Name& name, Function&& function) {
   try {
     return std::forward<Function>(function)();
   } catch (...) {

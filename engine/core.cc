@@ -188,10 +188,6 @@ void drop_function(OperationState* operation) {
 
 }  // namespace
 
-base::Status guarded(SyncFunction& function, std::string_view name, RunContext& context) {
-  return base::caught(name, [&] { return function(context); });
-}
-
 // What a function throws must neither end the process nor leave the operation's variables held.
 void Core::call(OperationState* operation, RunContext& context) {
   if (operation->kind != OperationKind::async) {
@@ -227,6 +223,7 @@ bool Core::run(OperationState* operation, RunContext& context, int row, StreamTi
     if (trace_) operation->begin_ns = clock_.now_ns();
     if (times != nullptr) times->begin();
     call(operation, context);
+    context.detail = nullptr;
     if (times != nullptr) times->end({name, detail});
     const TracedRun traced = times != nullptr ? kIssue : TracedRun{name, detail};
     if (trace_) trace_->add_run(traced, row, operation->begin_ns, clock_.now_ns());

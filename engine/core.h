@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/caught.h"
 #include "base/clock.h"
 #include "base/graph_stream.h"
 #include "base/mutex.h"
@@ -159,6 +160,13 @@ class Core : public std::enable_shared_from_this<Core> {
   void run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
   void run_inner(CompiledProgram& program, PlannedOperation& operation, std::uint32_t unit,
                  ReplayThread& thread);
+  bool skip_inner(CompiledProgram& program, const PlannedOperation& operation);
+  base::Status call_inner(CompiledProgram& program, PlannedOperation& operation, std::uint32_t unit,
+                          ReplayThread& thread);
+  base::Status trace_inner(CompiledProgram& program, PlannedOperation& operation,
+                           std::uint32_t unit, ReplayThread& thread);
+  void spread_inner(CompiledProgram& program, const PlannedOperation& operation,
+                    base::Status status);
   void enter_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
   base::Status issue_inner(CompiledProgram& program, PlannedOperation& operation,
                            std::uint32_t unit, ReplayThread& thread);
@@ -228,8 +236,11 @@ class Core : public std::enable_shared_from_this<Core> {
       TROUPE_GUARDED_BY(mutex_);  // newest per lane
 };
 
-/// Calls `function`; what it throws becomes an error that names `name`.
-base::Status guarded(SyncFunction& function, std::string_view name, RunContext& context);
+/// Calls `function`; what it throws becomes an error that names `name`, which is text of any kind.
+template <typename Name>
+base::Status guarded(SyncFunction& function, const Name& name, RunContext& context) {
+  return base::caught(name, [&] { return function(context); });
+}
 
 /// The first `count` lines of a dump, and how many more it has.
 std::string first_lines(std::string_view text, std::size_t count);

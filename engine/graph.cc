@@ -151,6 +151,7 @@ void DependencyGraph::release(OperationState* operation, OperationList& unblocke
 }
 
 const std::shared_ptr<Failure>* DependencyGraph::inherited(OperationState* operation) {
+  if (!carries_) return nullptr;
   for (const Use& use : operation->uses()) {
     if (use.variable->failure && (use.reads || !use.overwrites)) return &use.variable->failure;
   }
@@ -159,12 +160,18 @@ const std::shared_ptr<Failure>* DependencyGraph::inherited(OperationState* opera
 
 void DependencyGraph::settle_errors(OperationState* operation,
                                     const std::shared_ptr<Failure>& failure) {
+  if (!carries_ && !failure) return;
   for (const Use& use : operation->uses()) {
     if (!use.write) continue;
-    std::shared_ptr<Failure>& carried = use.variable->failure;
-    if (carried && !use.overwrites) continue;  // the first error stays
-    if (carried || failure) carried = failure;
+    if (use.variable->failure && !use.overwrites) continue;  // the first error stays
+    carry(use.variable, failure);
   }
+}
+
+void DependencyGraph::carry(VariableState* variable, const std::shared_ptr<Failure>& failure) {
+  if (!failure && !variable->failure) return;
+  carries_ = true;
+  variable->failure = failure;
 }
 
 void DependencyGraph::absorb(VariableState* variable) {
@@ -176,6 +183,7 @@ void DependencyGraph::absorb(VariableState* variable) {
 }
 
 bool DependencyGraph::host_event(OperationState* operation) {
+  if (!carries_) return false;
   for (const Use& use : operation->uses()) {
     VariableState& variable = *use.variable;
     if (variable.written.event) {
@@ -218,6 +226,7 @@ void DependencyGraph::stream_events(OperationState* operation,
 
 void DependencyGraph::record_event(OperationState* operation) {
   const PendingEvent& event = operation->event;
+  carries_ = true;
   for (const Use& use : operation->uses()) {
     VariableState& variable = *use.variable;
     if (use.write) {

@@ -44,6 +44,8 @@ class DependencyGraph {
   const std::shared_ptr<Failure>* inherited(OperationState* operation);
   /// A finished operation's error (null: none) reaches the variables it wrote.
   void settle_errors(OperationState* operation, const std::shared_ptr<Failure>& failure);
+  /// `variable` carries `failure` (null: none) from now on.
+  void carry(VariableState* variable, const std::shared_ptr<Failure>& failure);
 
   /// True when a host function of `operation` must still wait for an event: operation->event.
   bool host_event(OperationState* operation);
@@ -74,6 +76,8 @@ class DependencyGraph {
   void absorb(VariableState* variable);
   void free_variable(VariableState* variable);
 
+  /// Some variable has carried an error or an event. Until one does, none is looked for.
+  bool carries_ = false;
   std::vector<std::unique_ptr<VariableState[]>> variable_chunks_;
   VariableState* free_variables_ = nullptr;
   std::vector<std::shared_ptr<Failure>> stream_failures_;

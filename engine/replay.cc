@@ -14,6 +14,8 @@ namespace troupe::engine {
 
 namespace {
 
+constexpr std::uint32_t kAhead = 8;  // operations whose functions are asked for before they run
+
 /// The context has the lane's stream meanwhile.
 class StreamScope {
  public:
@@ -286,8 +288,10 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
 void Core::run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {
   if (thread.graph_stream != nullptr && issue_as_graph(program, index, thread)) return;
   const Range operations = program.plan().units[index].operations;
+  std::vector<PlannedOperation>& planned = program.plan().operations;
   for (std::uint32_t i = operations.begin; i < operations.end; ++i) {
-    run_inner(program, program.plan().operations[i], index, thread);
+    if (i + kAhead < planned.size()) __builtin_prefetch(&planned[i + kAhead]);
+    run_inner(program, planned[i], index, thread);
   }
 }
 
@@ -336,35 +340,62 @@ bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayT
 
 void Core::run_inner(CompiledProgram& program, PlannedOperation& operation, std::uint32_t unit,
                      ReplayThread& thread) {
-  ReplayProgress& progress = program.progress();
+  const ReplayProgress& progress = program.progress();
+  ++program.ended;
+  if (cancelling_.load(std::memory_order_relaxed) || progress.has_failures()) {
+    if (skip_inner(program, operation)) return;
+  }
+  base::Status status;
+  if (trace_) {
+    status = trace_inner(program, operation, unit, thread);
+  } else {
+    status = call_inner(program, operation, unit, thread);
+  }
+  if (!status.ok() || progress.has_failures()) {
+    spread_inner(program, operation, std::move(status));
+  }
+}
+
+// True: the operation inherits an error, which has reached what it writes.
+bool Core::skip_inner(CompiledProgram& program, const PlannedOperation& operation) {
   std::shared_ptr<Failure> failure;
   if (cancelling_.load(std::memory_order_relaxed)) {
     failure = cancelled_failure();
-  } else if (progress.has_failures()) {
-    if (const std::shared_ptr<Failure>* inherited = progress.inherited(operation)) {
-      failure = *inherited;
-    }
+  } else if (const auto* inherited = program.progress().inherited(operation)) {
+    failure = *inherited;
   }
-  ++program.ended;
-  if (failure) {
-    ++program.skipped;
-  } else {
-    const std::int64_t begin_ns = trace_ ? clock_.now_ns() : 0;
-    std::string_view detail;
-    thread.context.detail = trace_ ? &detail : nullptr;
-    base::Status status = program.on_stream()
-                              ? issue_inner(program, operation, unit, thread)
-                              : guarded(operation.function, operation.name, thread.context);
-    if (trace_) {
-      const TracedRun traced = thread.times != nullptr ? kIssue : TracedRun{operation.name, detail};
-      trace_->add_run(traced, thread.row, begin_ns, clock_.now_ns());
-    }
-    if (!status.ok()) {
-      failure = std::make_shared<Failure>(Failure{std::move(status)});
-      program.failures.push_back(failure);
-    }
+  if (!failure) return false;
+  ++program.skipped;
+  program.progress().spread(operation, failure);
+  return true;
+}
+
+base::Status Core::call_inner(CompiledProgram& program, PlannedOperation& operation,
+                              std::uint32_t unit, ReplayThread& thread) {
+  if (program.on_stream()) return issue_inner(program, operation, unit, thread);
+  return guarded(operation.function, operation.name, thread.context);
+}
+
+base::Status Core::trace_inner(CompiledProgram& program, PlannedOperation& operation,
+                               std::uint32_t unit, ReplayThread& thread) {
+  std::string_view detail;
+  thread.context.detail = &detail;
+  const std::int64_t begin_ns = clock_.now_ns();
+  base::Status status = call_inner(program, operation, unit, thread);
+  const TracedRun traced = thread.times != nullptr ? kIssue : TracedRun{operation.name, detail};
+  trace_->add_run(traced, thread.row, begin_ns, clock_.now_ns());
+  thread.context.detail = nullptr;
+  return status;
+}
+
+void Core::spread_inner(CompiledProgram& program, const PlannedOperation& operation,
+                        base::Status status) {
+  std::shared_ptr<Failure> failure;
+  if (!status.ok()) {
+    failure = std::make_shared<Failure>(Failure{std::move(status)});
+    program.failures.push_back(failure);
   }
-  if (failure || progress.has_failures()) progress.spread(operation, failure);
+  program.progress().spread(operation, failure);
 }
 
 // What the unit's ports wait for comes before the first operation of it that is issued.
@@ -435,7 +466,7 @@ void Core::release_port(Replay& replay, std::uint32_t index,
   CompiledProgram& program = replay.program;
   OperationState& port = replay.ports[index];
   const Use& use = port.inline_uses[0];
-  if (use.write) use.variable->failure = program.progress().failure_of_port(index);
+  if (use.write) graph_.carry(use.variable, program.progress().failure_of_port(index));
   if (event != nullptr && program.issued[index]) {
     port.event = {port.lane, event};
     graph_.record_event(&port);

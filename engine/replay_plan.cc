@@ -193,7 +193,7 @@ bool ReplayProgress::runs_now(std::uint32_t index) {
   return false;
 }
 
-std::uint32_t ReplayProgress::next() {
+std::uint32_t ReplayProgress::next_of_many() {
   if (!runnable_.empty()) {
     std::pop_heap(runnable_.begin(), runnable_.end(), std::greater<>());
     const std::uint32_t unit = runnable_.back();
@@ -203,23 +203,17 @@ std::uint32_t ReplayProgress::next() {
   const auto count = static_cast<std::uint32_t>(plan_.units.size());
   while (cursor_ < count) {
     const std::uint32_t unit = cursor_++;
-    if ((ungranted_ == 0 && deferred_count_ == 0) || runs_now(unit)) return unit;
+    if (nothing_waits() || runs_now(unit)) return unit;
   }
   return kNone;
 }
 
-void ReplayProgress::end(std::uint32_t index) {
-  --left_;
-  const PlannedUnit& unit = plan_.units[index];
-  if (deferred_count_ > 0 && deferred_[index] != 0) {
-    deferred_[index] = 0;
-    --deferred_count_;
-    for (const std::uint32_t later : ReplayPlan::part(plan_.edges, unit.after)) {
-      if (deferred_[later] != 0) settle_one(later);
-    }
-  }
-  for (const std::uint32_t port : plan_.ports_of(unit)) {
-    if (--users_left_[port] == 0) released_.push_back(port);
+void ReplayProgress::end_deferred(std::uint32_t index) {
+  if (deferred_[index] == 0) return;
+  deferred_[index] = 0;
+  --deferred_count_;
+  for (const std::uint32_t later : ReplayPlan::part(plan_.edges, plan_.units[index].after)) {
+    if (deferred_[later] != 0) settle_one(later);
   }
 }
 

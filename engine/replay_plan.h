@@ -97,7 +97,10 @@ class ReplayProgress {
   void grant(std::uint32_t port, std::shared_ptr<Failure> failure);
   /// The first unit that may run and has not begun; kNone when all others wait for ports. The
   /// caller ends it before it asks again.
-  std::uint32_t next();
+  std::uint32_t next() {
+    if (nothing_waits() && cursor_ < plan_.units.size()) return cursor_++;
+    return next_of_many();
+  }
   bool done() const { return left_ == 0; }
   /// False when next() would give kNone; it may give kNone all the same.
   bool may_go_on() const { return !runnable_.empty() || cursor_ < plan_.units.size(); }
@@ -109,7 +112,13 @@ class ReplayProgress {
   /// `operation` ended with `failure` (null: none), which reaches what it wrote.
   void spread(const PlannedOperation& operation, const std::shared_ptr<Failure>& failure);
   /// The unit has ended. Ports that nobody uses any more join released().
-  void end(std::uint32_t unit);
+  void end(std::uint32_t unit) {
+    --left_;
+    if (deferred_count_ > 0) end_deferred(unit);
+    for (const std::uint32_t port : plan_.ports_of(plan_.units[unit])) {
+      if (--users_left_[port] == 0) released_.push_back(port);
+    }
+  }
 
   /// Ports to let go; the caller clears the list.
   std::vector<std::uint32_t>& released() { return released_; }
@@ -119,6 +128,10 @@ class ReplayProgress {
   }
 
  private:
+  /// All units before cursor_ have run, the others need no look.
+  bool nothing_waits() const { return ungranted_ == 0 && deferred_count_ == 0; }
+  std::uint32_t next_of_many();
+  void end_deferred(std::uint32_t unit);
   bool runs_now(std::uint32_t unit);
   void settle_one(std::uint32_t unit);
 
