@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -76,6 +77,11 @@ class [[nodiscard]] Status {
   std::string to_string() const;
   /// The same code with "`prefix`: " before the text; success stays success.
   Status with_context(std::string_view prefix) const;
+  /// The same with the text that `prefix` returns. It is called only for an error: where success is
+  /// the rule, no text is made for nothing.
+  template <typename Prefix>
+  requires std::is_invocable_v<const Prefix&> Status with_context(const Prefix& prefix)
+  const { return ok() ? Status() : with_context(std::string_view(prefix())); }
 
   friend bool operator==(const Status& a, const Status& b) {
     return a.code() == b.code() && a.text() == b.text();

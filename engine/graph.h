@@ -76,7 +76,8 @@ class DependencyGraph {
   void absorb(VariableState* variable);
   void free_variable(VariableState* variable);
 
-  /// Some variable has carried an error or an event. Until one does, none is looked for.
+  /// Some variable has carried an error or an event; never false again. Until then inherited(),
+  /// settle_errors() and host_event() look for none.
   bool carries_ = false;
   std::vector<std::unique_ptr<VariableState[]>> variable_chunks_;
   VariableState* free_variables_ = nullptr;

@@ -14,7 +14,7 @@ namespace troupe::engine {
 
 namespace {
 
-constexpr std::uint32_t kAhead = 8;  // operations whose functions are asked for before they run
+constexpr std::uint32_t kAhead = 8;  // how many places ahead a function is asked for
 
 /// The context has the lane's stream meanwhile.
 class StreamScope {

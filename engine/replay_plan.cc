@@ -203,7 +203,7 @@ std::uint32_t ReplayProgress::next_of_many() {
   const auto count = static_cast<std::uint32_t>(plan_.units.size());
   while (cursor_ < count) {
     const std::uint32_t unit = cursor_++;
-    if (nothing_waits() || runs_now(unit)) return unit;
+    if (runs_now(unit)) return unit;
   }
   return kNone;
 }

@@ -30,7 +30,7 @@ std::size_t bytes_of(const base::Shape& shape, base::DType dtype) {
 
 base::Status check_array(const base::Shape& shape, base::DType dtype) {
   TROUPE_TRY(base::check_shape(shape).with_context(
-      fmt::format("an array of dtype {}", base::dtype_name(dtype))));
+      [&] { return fmt::format("an array of dtype {}", base::dtype_name(dtype)); }));
   if (shape.complete()) return {};
   return base::error(Errc::invalid_argument, "an array needs a complete shape, got {}",
                      shape.to_string());

@@ -76,7 +76,8 @@ Status infer_same_dtype(const Params&, std::vector<std::optional<DType>>& inputs
 
 Status infer_shapes(const OpDef& op, const Params& params, std::vector<Shape>& inputs,
                     std::vector<Shape>& outputs) {
-  const auto infer = op.infer_shape ? op.infer_shape : InferShape(infer_same_shape);
+  static const InferShape kSame = infer_same_shape;
+  const InferShape& infer = op.infer_shape ? op.infer_shape : kSame;
   const Status status = infer(params, inputs, outputs);
   if (status.ok()) return status;
   return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
@@ -85,7 +86,8 @@ Status infer_shapes(const OpDef& op, const Params& params, std::vector<Shape>& i
 Status infer_dtypes(const OpDef& op, const Params& params,
                     std::vector<std::optional<DType>>& inputs,
                     std::vector<std::optional<DType>>& outputs) {
-  const auto infer = op.infer_dtype ? op.infer_dtype : InferDType(infer_same_dtype);
+  static const InferDType kSame = infer_same_dtype;
+  const InferDType& infer = op.infer_dtype ? op.infer_dtype : kSame;
   const Status status = infer(params, inputs, outputs);
   if (status.ok()) return status;
   return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
@@ -108,9 +110,10 @@ Attributes with_num_args(const OpDef& op, Attributes attributes, std::size_t inp
 /// base::check_shape() for one tensor of a call; an error names it and its dtype.
 static Status check_tensor(const OpDef& op, const char* what, std::size_t index,
                            const TensorDesc& tensor) {
-  return base::check_shape(tensor.shape)
-      .with_context(fmt::format("[{}] {} {} of dtype {}", op.name, what, index,
-                                base::dtype_name(tensor.dtype)));
+  return base::check_shape(tensor.shape).with_context([&] {
+    return fmt::format("[{}] {} {} of dtype {}", op.name, what, index,
+                       base::dtype_name(tensor.dtype));
+  });
 }
 
 Result<OpCall> make_call(const OpDef& op, Params params, std::vector<TensorDesc> inputs) {

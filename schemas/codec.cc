@@ -95,7 +95,7 @@ Result<Plain> decode_root(std::string_view what, std::span<const std::byte> byte
     Plain plain;
     Intake intake;
     get(reader.getRoot<Root>(), plain, intake);
-    TROUPE_TRY(intake.status().with_context(fmt::format("[codec] {}", what)));
+    TROUPE_TRY(intake.status().with_context([what] { return fmt::format("[codec] {}", what); }));
     return plain;
   } catch (const kj::Exception& e) {
     return base::error(Errc::data_loss, "[codec] malformed {}: {}", what,

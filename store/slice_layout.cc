@@ -42,8 +42,9 @@ base::Status SliceLayout::cut(const schemas::KeyInfo& key, std::uint64_t slice_b
     return base::error(Errc::invalid_argument, "[slices] key '{}' of dtype {} cannot travel in {}",
                        key.name, base::dtype_name(key.dtype), base::dtype_name(wire));
   }
-  TROUPE_TRY(base::check_shape(key.shape).with_context(
-      fmt::format("[slices] key '{}' of dtype {}", key.name, base::dtype_name(key.dtype))));
+  TROUPE_TRY(base::check_shape(key.shape).with_context([&] {
+    return fmt::format("[slices] key '{}' of dtype {}", key.name, base::dtype_name(key.dtype));
+  }));
   const auto elements = static_cast<std::uint64_t>(key.shape.elements());
   const std::uint64_t size = base::dtype_size(key.dtype);
   const std::uint64_t most = std::max<std::uint64_t>(1, slice_bytes / size);

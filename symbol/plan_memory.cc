@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "symbol/value_numbers.h"
@@ -385,18 +386,22 @@ PlanRequest plan_request(const PreparedGraph& prepared, std::vector<bool> extern
     const auto first = std::find(sub.nodes.begin(), sub.nodes.end(), true);
     request.gathered_from = static_cast<std::size_t>(first - sub.nodes.begin());
   }
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    return prepared.shapes[a] == prepared.shapes[b] && prepared.dtypes[a] == prepared.dtypes[b] &&
+           prepared.layouts[a] == prepared.layouts[b];
+  };
+  std::unordered_map<std::size_t, std::vector<std::size_t>> kinds;  // of the values of equal size
   for (std::size_t v = 0; v < prepared.numbers.size(); ++v) {
-    const base::Layout& layout = prepared.layouts[v];
     const std::size_t element = base::dtype_size(prepared.dtypes[v]);
-    request.value_bytes.push_back(
-        static_cast<std::size_t>(layout.buffer_bytes(prepared.shapes[v], element)));
+    const auto bytes =
+        static_cast<std::size_t>(prepared.layouts[v].buffer_bytes(prepared.shapes[v], element));
+    request.value_bytes.push_back(bytes);
     // The first value that looks the same lends its number.
-    std::size_t kind = 0;
-    while (prepared.shapes[kind] != prepared.shapes[v] ||
-           prepared.dtypes[kind] != prepared.dtypes[v] || prepared.layouts[kind] != layout) {
-      ++kind;
-    }
-    request.value_kind.push_back(static_cast<int>(kind));
+    std::vector<std::size_t>& firsts = kinds[bytes];
+    const auto kind = std::find_if(firsts.begin(), firsts.end(),
+                                   [&](std::size_t first) { return alike(first, v); });
+    request.value_kind.push_back(static_cast<int>(kind == firsts.end() ? v : *kind));
+    if (kind == firsts.end()) firsts.push_back(v);
   }
   for (std::size_t node = 0; node < prepared.kernels.size(); ++node) {
     const auto& kernel = prepared.kernels[node];

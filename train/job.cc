@@ -44,8 +44,9 @@ base::Status check_test_images(const Job& job, data::OnDamage on_damage) {
 /// A path of the job's `key`, below the root that an option of this program says.
 base::Status inside(std::string_view key, const std::filesystem::path& path,
                     std::string_view option, const std::string& root) {
-  return base::check_inside(path, root)
-      .with_context(fmt::format("{} is bound by {} {}", key, option, root));
+  return base::check_inside(path, root).with_context([&] {
+    return fmt::format("{} is bound by {} {}", key, option, root);
+  });
 }
 
 /// All files that a job reads and writes. What is in the folder of checkpoints is the job's own.

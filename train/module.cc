@@ -208,7 +208,8 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
                          key->shape.to_string(), base::dtype_name(key->dtype),
                          value.shape().to_string(), base::dtype_name(value.dtype()));
     }
-    TROUPE_TRY(value.check_usable().with_context(fmt::format("parameter '{}'", name)));
+    TROUPE_TRY(value.check_usable().with_context(
+        [&name = name] { return fmt::format("parameter '{}'", name); }));
     checked.emplace_back(key->id, &value);
   }
   for (const auto& [id, value] : checked) TROUPE_TRY(parameter(id).copy_from(*value));

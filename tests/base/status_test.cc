@@ -80,6 +80,19 @@ TEST_CASE("results carry values or errors through early returns", "[status]") {
   CHECK(Status().with_context("anything").ok());
 }
 
+TEST_CASE("the text of a context is made for an error alone", "[status]") {
+  int made = 0;
+  const auto text = [&made] {
+    ++made;
+    return std::string("key 'w'");
+  };
+  CHECK(Status().with_context(text).ok());
+  CHECK(made == 0);
+  const Status bad = error(Errc::data_loss, "torn").with_context(text);
+  CHECK(bad.to_string() == "data_loss: key 'w': torn");
+  CHECK(made == 1);
+}
+
 TEST_CASE("a value that only moves can be taken out of a result", "[status]") {
   Result<std::unique_ptr<int>> own(std::make_unique<int>(7));
   CHECK(**std::move(own) == 7);

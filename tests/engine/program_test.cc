@@ -406,6 +406,62 @@ TEST_CASE("each inner operation has its entry in the trace") {
   std::filesystem::remove(path);
 }
 
+TEST_CASE("a traced replay spreads errors and has no entry for what it skips") {
+  const std::string path = std::string(TROUPE_BINARY_DIR) + "/engine_program_trace_error.json";
+  {
+    Fixture f(GENERATE(true, false), EngineOptions{.trace_path = path});
+    const Variable out = f.variable("out");
+    Recording recording("program", kCompute);
+    const Slot x = recording.inner();
+    recording.add({.name = "bad", .overwrites = {x}, .function = fail("first")});
+    recording.add({.name = "heir",
+                   .reads = {x},
+                   .overwrites = {recording.port(out)},
+                   .function = [](RunContext&) { return Status(); }});
+    recording.add({.name = "free", .function = [](RunContext& context) {
+                     *context.detail = R"({"op":"free"})";
+                     return Status();
+                   }});
+    Program program = f.engine->compile(std::move(recording));
+    program.replay();
+    CHECK(f.engine->wait(out).text() == "first");
+    CHECK(f.engine->wait_all().ok());
+    CHECK(f.engine->counters().failed == 1);
+    CHECK(f.engine->counters().skipped == 1);
+  }
+  const std::string text = base::read_text_file(path, 1 << 20).value();
+  CHECK(text.find("\"bad\"") != std::string::npos);
+  CHECK(text.find("\"args\":{\"op\":\"free\"}") != std::string::npos);
+  CHECK(text.find("\"heir\"") == std::string::npos);
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("what is cancelled within a replay says so, whatever failed before it") {
+  Fixture f(true);
+  Gate begun, gate;
+  const Variable out = f.variable("out");
+  Recording recording("program", kCompute);
+  const Slot x = recording.inner();
+  recording.add({.name = "bad", .overwrites = {x}, .function = [&](RunContext&) {
+                   begun.open();
+                   gate.pass();
+                   return Status(Errc::internal, "first");
+                 }});
+  recording.add({.name = "heir",
+                 .reads = {x},
+                 .overwrites = {recording.port(out)},
+                 .function = [](RunContext&) { return Status(); }});
+  Program program = f.engine->compile(std::move(recording));
+  program.replay();
+  begun.pass();
+  f.engine->cancel("end");
+  gate.open();
+  CHECK(f.engine->wait(out).code() == Errc::cancelled);
+  static_cast<void>(f.engine->wait_all());
+  CHECK(f.engine->counters().failed == 1);
+  CHECK(f.engine->counters().skipped == 1);
+}
+
 TEST_CASE("a program of host functions waits for the stream that wrote its port") {
   DelayedStream stream({.held = true});
   Fixture f(true, EngineOptions{.streams = {&stream}});
