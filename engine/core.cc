@@ -44,7 +44,10 @@ void Ticket::complete(base::Status status) {
 }
 
 Core::Core(const EngineOptions& options, base::Clock& clock)
-    : options_(options), clock_(clock), lanes_(make_lanes(options)) {
+    : options_(options),
+      clock_(clock),
+      wait_spins_(spins_here(kWaitSpins)),
+      lanes_(make_lanes(options)) {
   TROUPE_CHECK(options.threads >= 1 && options.copy_threads >= 1 && options.priority_threads >= 1,
                "an engine needs at least one thread per lane");
   TROUPE_CHECK(options.engine_pending_operations_max >= 1, "an engine needs room to push");
@@ -111,6 +114,14 @@ void Core::check_request(const Operation& request) const {
       TROUPE_CHECK(owns(variable),
                    fmt::format("[{}] a variable is empty or of another engine", request.name));
     }
+  }
+}
+
+// Without the mutex, before the caller sleeps: most that somebody waits for in a loop of short
+// operations is done before he would sleep, and before the lane's thread does.
+void Core::look_for(const std::atomic<bool>& done) const {
+  for (int spin = 0; spin < wait_spins_ && !done.load(std::memory_order_relaxed); ++spin) {
+    spin_pause();
   }
 }
 
@@ -372,6 +383,7 @@ base::Status Core::wait(const Variable& variable) {
   operation->waiter = &node;
   DependencyGraph::name_uses(operation, {.reads = {&variable, 1}});
   submit(operation);
+  look_for(node.done);
   mutex_.lock();
   while (!node.done) pause();
   mutex_.unlock();
@@ -382,6 +394,9 @@ void Core::wait_until_done(std::uint64_t target) {
   if (first_ == nullptr || first_->serial > target) return;
   AllWait wait{.target = target, .next = all_waits_};
   all_waits_ = &wait;
+  mutex_.unlock();
+  look_for(wait.done);
+  mutex_.lock();
   while (!wait.done) pause();
   AllWait** link = &all_waits_;
   while (*link != &wait) link = &(*link)->next;

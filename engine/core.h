@@ -144,11 +144,12 @@ class Core : public std::enable_shared_from_this<Core> {
   static constexpr std::size_t kUnreportedMax = 64;
   static constexpr std::chrono::seconds kPauseWarn{60};  // a wait this long is logged with a dump
   static constexpr std::uint64_t kDumpOperationsMax = 1000;
+  static constexpr int kWaitSpins = 1024;  // about what it costs to fall asleep and be woken
 
   /// A thread in wait_all: done when every operation up to `target` is.
   struct AllWait {
     std::uint64_t target = 0;
-    bool done = false;
+    std::atomic<bool> done{false};  // set under mutex_, and looked at without it
     AllWait* next = nullptr;
   };
 
@@ -191,6 +192,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool attended(int lane) const;
   void settle_submissions();
   void pause() TROUPE_REQUIRES(mutex_);
+  void look_for(const std::atomic<bool>& done) const;
   std::uint64_t pending() const TROUPE_REQUIRES(mutex_);
   bool crowded(std::size_t device, std::uint64_t bytes) const;
   bool has_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
@@ -207,6 +209,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   const EngineOptions options_;
   base::Clock& clock_;
+  const int wait_spins_;
   std::vector<LaneInfo> lanes_;
   std::unique_ptr<Trace> trace_;
   std::atomic<bool> open_{true};

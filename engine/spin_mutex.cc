@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contended path of SpinMutex.
+// The contended path of SpinMutex, and whether spinning makes sense.
 #include "engine/spin_mutex.h"
 
+#include <thread>
+
 namespace troupe::engine {
+
+int spins_here(int spins) {
+  return std::thread::hardware_concurrency() > 1 ? spins : 0;
+}
 
 void SpinMutex::lock_slowly() {
   for (int spin = 0; spin < kSpins; ++spin) {

@@ -19,6 +19,10 @@ inline void spin_pause() {
 #endif
 }
 
+/// `spins`, or 0 where this process has one processor: nobody could do there what a spinning thread
+/// waits for.
+int spins_here(int spins);
+
 /// Non-recursive; spins kSpins times, then sleeps until the holder wakes it.
 class TROUPE_CAPABILITY("mutex") SpinMutex {
  public:

@@ -86,7 +86,7 @@ enum class OperationPhase : std::uint8_t {
 
 /// A thread in Engine::wait, on its stack.
 struct WaitNode {
-  bool done = false;
+  std::atomic<bool> done{false};  ///< set under the mutex, and looked at without it
   base::Status status;
 };
 

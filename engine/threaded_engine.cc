@@ -62,9 +62,7 @@ struct Worker {
 class ThreadedCore final : public Core {
  public:
   ThreadedCore(const EngineOptions& options, base::Clock& clock)
-      : Core(options, clock),
-        queues_(lanes().size() * 2),
-        spins_(std::thread::hardware_concurrency() > 1 ? kIdleSpins : 0) {
+      : Core(options, clock), queues_(lanes().size() * 2), spins_(spins_here(kIdleSpins)) {
     TROUPE_CHECK(queues_.size() <= 64, "too many streams for one engine");
     for (std::size_t i = 0; i < lanes().size(); ++i) queues_[i].threads = lanes()[i].threads;
     for (std::size_t i = lanes().size(); i < queues_.size(); ++i) queues_[i].threads = 1;
