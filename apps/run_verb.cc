@@ -181,9 +181,9 @@ ExitCode run(const RunOptions& options, Context& context) {
   }
   if (!status.ok()) {
     const ExitCode code = context.fail(status);
-    // What does not fit, into memory or a file of kernels to the network, workers find out.
-    const bool unfit = code == ExitCode::no_resources || code == ExitCode::bad_input;
-    return display.has_begun() && (display.has_trained() || !unfit) ? ExitCode::failed : code;
+    // What does not fit into memory is found out by the actors themselves.
+    const bool too_large = code == ExitCode::no_resources && !display.has_trained();
+    return display.has_begun() && !too_large ? ExitCode::failed : code;
   }
   RunResult result = display.result();
   const bool scored = result.score && result.score->step == result.steps_total;

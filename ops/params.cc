@@ -192,15 +192,15 @@ std::optional<std::size_t> parse_integers(std::string_view text, std::span<std::
 
 Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Attributes& attributes,
                              const std::vector<IgnoredAttribute>& ignored) {
-  Params params;
+  auto values = std::make_shared<Values>();
   for (const ParamDef& definition : definitions) {
     TROUPE_TRY_ASSIGN(ParamValue value, checked_value(definition, attributes));
     TROUPE_CHECK(value.index() == static_cast<std::size_t>(definition.type),
                  "default of parameter '" + definition.name + "' has another type");
-    params.values_.emplace(definition.name, std::move(value));
+    values->emplace(definition.name, std::move(value));
   }
   for (const auto& [name, text] : attributes) {
-    if (params.values_.contains(name)) continue;
+    if (values->contains(name)) continue;
     const auto harmless =
         std::find_if(ignored.begin(), ignored.end(),
                      [&wanted = name](const auto& i) { return i.name == wanted; });
@@ -213,19 +213,26 @@ Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Att
     return error(Errc::invalid_argument, "unknown parameter '{}' (known:{})",
                  base::shortened(name, base::kQuotedBytesMax), known.empty() ? " none" : known);
   }
+  Params params;
+  if (!values->empty()) params.values_ = std::move(values);
   return params;
+}
+
+const Params::Values& Params::values() const {
+  static const Values kNone;
+  return values_ ? *values_ : kNone;
 }
 
 Attributes Params::to_attributes() const {
   Attributes attributes;
-  for (const auto& [name, value] : values_) attributes.emplace(name, to_attribute(value));
+  for (const auto& [name, value] : values()) attributes.emplace(name, to_attribute(value));
   return attributes;
 }
 
 std::size_t Params::hash() const {
   std::size_t total = 0;
   const auto mix = [&total](std::size_t hash) { total = (total * 31) ^ hash; };
-  for (const auto& [name, value] : values_) {
+  for (const auto& [name, value] : values()) {
     mix(std::hash<std::string>{}(name));
     std::visit(
         [&](const auto& content) {
@@ -248,7 +255,9 @@ bool operator==(const Params& a, const Params& b) {
     if (x.first != y.first || real_x == nullptr || real_y == nullptr) return x == y;
     return std::bit_cast<std::uint64_t>(*real_x) == std::bit_cast<std::uint64_t>(*real_y);
   };
-  return std::equal(a.values_.begin(), a.values_.end(), b.values_.begin(), b.values_.end(), same);
+  if (a.values_ == b.values_) return true;
+  return std::equal(a.values().begin(), a.values().end(), b.values().begin(), b.values().end(),
+                    same);
 }
 
 std::string to_attribute(const ParamValue& value) {

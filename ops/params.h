@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,7 +49,8 @@ struct IgnoredAttribute {
   std::vector<std::string> values = {};  ///< the only ones taken; empty: any
 };
 
-/// The parameters of one call, complete and checked.
+/// The parameters of one call, complete and checked. Copies share their values: passes copy nodes
+/// by the thousand, and imperative calls one each.
 class Params {
  public:
   /// Parses attributes against definitions; Python's None stands for the default. Unknown names
@@ -75,7 +77,9 @@ class Params {
  private:
   template <typename T>
   const T& get(std::string_view name) const;
-  std::map<std::string, ParamValue, std::less<>> values_;
+  using Values = std::map<std::string, ParamValue, std::less<>>;
+  const Values& values() const;
+  std::shared_ptr<const Values> values_;  // null: none
 };
 
 /// Reads a list of integers, "(1, -2)", "[1]", "3", "()" or Python's None for none, into the first
@@ -87,8 +91,9 @@ std::string to_attribute(const ParamValue& value);
 
 template <typename T>
 const T& Params::get(std::string_view name) const {
-  const auto it = values_.find(name);
-  TROUPE_CHECK(it != values_.end(), "operator has no parameter '" + std::string(name) + "'");
+  const Values& all = values();
+  const auto it = all.find(name);
+  TROUPE_CHECK(it != all.end(), "operator has no parameter '" + std::string(name) + "'");
   const T* value = std::get_if<T>(&it->second);
   TROUPE_CHECK(value != nullptr, "parameter '" + std::string(name) + "' has another type");
   return *value;
