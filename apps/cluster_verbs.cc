@@ -8,7 +8,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <thread>
 
 #include "apps/agent_devices.h"
 #include "apps/checkpoint_files.h"
@@ -23,6 +22,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/processors.h"
 #include "base/units.h"
 #include "cluster/agent_node.h"
 #include "cluster/certificate_age.h"
@@ -204,8 +204,8 @@ base::Status set_devices(const ProcessVerb& verb, cluster::AgentOptions& options
                      base::format_counted(count, "GPU"));
     }
   }
-  const unsigned cores = std::thread::hardware_concurrency();
-  if (cores > 0 && options.slots + options.gpus.size() > cores) {
+  const std::size_t cores = base::usable_processors();
+  if (options.slots + options.gpus.size() > cores) {
     base::log_warn("--devices {}: this machine has {}: workers will share them", verb.devices,
                    base::format_counted(cores, "processor"));
   }

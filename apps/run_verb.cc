@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "actors/company.h"
 #include "actors/metrics.h"
@@ -17,6 +16,7 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
+#include "base/processors.h"
 #include "base/units.h"
 #include "gpu/inventory.h"
 #include "http/server.h"
@@ -81,8 +81,8 @@ base::Status check_size(const schemas::JobSpec& spec) {
 /// More threads than processors are allowed, as they may be free at other times, and very slow.
 void warn_of_threads(const schemas::JobSpec& spec) {
   const std::uint64_t wanted = std::uint64_t{spec.ranks()} * spec.workers.threads;
-  const std::uint64_t processors = std::thread::hardware_concurrency();
-  if (spec.workers.device != schemas::WorkerDevice::cpu || processors == 0) return;
+  const std::uint64_t processors = base::usable_processors();
+  if (spec.workers.device != schemas::WorkerDevice::cpu) return;
   if (spec.workers.threads == 1 || wanted <= processors) return;
   base::log_warn(
       "{} of {} on {}: a step takes many times as long as with as many threads as "

@@ -144,7 +144,7 @@ class Core : public std::enable_shared_from_this<Core> {
   static constexpr std::size_t kUnreportedMax = 64;
   static constexpr std::chrono::seconds kPauseWarn{60};  // a wait this long is logged with a dump
   static constexpr std::uint64_t kDumpOperationsMax = 1000;
-  static constexpr int kWaitSpins = 1024;  // about what it costs to fall asleep and be woken
+  static constexpr int kWaitSpins = 1024;  // on x86 about what it costs to fall asleep and be woken
 
   /// A thread in wait_all: done when every operation up to `target` is.
   struct AllWait {

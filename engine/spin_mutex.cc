@@ -2,12 +2,13 @@
 // The contended path of SpinMutex, and whether spinning makes sense.
 #include "engine/spin_mutex.h"
 
-#include <thread>
+#include "base/processors.h"
 
 namespace troupe::engine {
 
 int spins_here(int spins) {
-  return std::thread::hardware_concurrency() > 1 ? spins : 0;
+  static const bool several = base::usable_processors() > 1;
+  return several ? spins : 0;
 }
 
 void SpinMutex::lock_slowly() {

@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include <limits>
+#include <utility>
 
 #include "tests/support/catch.h"
 
@@ -70,6 +71,24 @@ TEST_CASE("numbers are equal when their bits are", "[params]") {
   CHECK(rate(nan) == rate(nan));
   CHECK(rate(nan).hash() == rate(nan).hash());
   CHECK_FALSE(rate(0.5) == rate(0.25));
+}
+
+TEST_CASE("copies of parameters hold what the first one held", "[params]") {
+  CHECK(Params() == Params::parse({}, {}).value());
+  CHECK(Params().hash() == Params::parse({}, {}).value().hash());
+  Params copy;
+  {
+    Params first = Params::parse(definitions(), {{"kernel", "(3, 3)"}, {"count", "7"}}).value();
+    copy = first;
+    CHECK(copy == first);
+    CHECK(copy.hash() == first.hash());
+    const Params moved = std::move(first);
+    CHECK(moved == copy);
+    CHECK(first.to_attributes().empty());  // NOLINT: a moved one has none
+  }
+  CHECK(copy.integer("count") == 7);
+  CHECK(copy.shape("kernel") == Shape{3, 3});
+  CHECK_FALSE(copy == Params());
 }
 
 TEST_CASE("defaults fill what is not given", "[params]") {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many processors work can be done on here. Any thread.
+#pragma once
+
+#include <cstddef>
+
+namespace troupe::base {
+
+/// Those that the calling thread may use, as taskset, a batch system or a container has it; at
+/// least
+/// 1. std::thread::hardware_concurrency() counts those of the machine. A share of processor time
+/// (cpu.max of a control group) is not seen.
+std::size_t usable_processors();
+
+}  // namespace troupe::base
