@@ -206,7 +206,7 @@ base::Status set_devices(const ProcessVerb& verb, cluster::AgentOptions& options
   }
   const std::size_t cores = base::usable_processors();
   if (options.slots + options.gpus.size() > cores) {
-    base::log_warn("--devices {}: this machine has {}: workers will share them", verb.devices,
+    base::log_warn("--devices {}: this agent may use {}: workers will share them", verb.devices,
                    base::format_counted(cores, "processor"));
   }
   return {};

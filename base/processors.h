@@ -6,10 +6,9 @@
 
 namespace troupe::base {
 
-/// Those that the calling thread may use, as taskset, a batch system or a container has it; at
-/// least
-/// 1. std::thread::hardware_concurrency() counts those of the machine. A share of processor time
-/// (cpu.max of a control group) is not seen.
+/// Those that the calling thread, and each that it starts, may use, as taskset, a batch system or a
+/// container has it; never 0. std::thread::hardware_concurrency() counts those of the machine. A
+/// share of processor time (cpu.max of a control group) is not seen.
 std::size_t usable_processors();
 
 }  // namespace troupe::base

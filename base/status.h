@@ -79,9 +79,10 @@ class [[nodiscard]] Status {
   Status with_context(std::string_view prefix) const;
   /// The same with the text that `prefix` returns. It is called only for an error: where success is
   /// the rule, no text is made for nothing.
-  template <typename Prefix>
-  requires std::is_invocable_v<const Prefix&> Status with_context(const Prefix& prefix)
-  const { return ok() ? Status() : with_context(std::string_view(prefix())); }
+  template <typename Prefix, typename = std::enable_if_t<std::is_invocable_v<const Prefix&>>>
+  Status with_context(const Prefix& prefix) const {
+    return ok() ? Status() : with_context(std::string_view(prefix()));
+  }
 
   friend bool operator==(const Status& a, const Status& b) {
     return a.code() == b.code() && a.text() == b.text();

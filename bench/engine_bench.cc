@@ -44,14 +44,16 @@ cpu_set_t processors() {
   return set;
 }
 
-/// Threads start where their maker is.
 std::unique_ptr<Engine> make_engine(std::int64_t kind, base::Clock& clock) {
   if (kind == kSerial) return make_serial_engine({}, clock);
-  static const bool several = make_serial_engine({}, clock) != nullptr;  // looks at all processors
-  static_cast<void>(several);
-  if (kind == kApart) run_on(1);
   std::unique_ptr<Engine> engine = make_threaded_engine({}, clock);
-  if (kind == kApart) run_on(0);
+  if (kind != kApart) return engine;
+  engine->push({.name = "go apart"}, [](RunContext&) {
+    run_on(1);
+    return base::Status();
+  });
+  TROUPE_CHECK(engine->wait_all().ok(), "the engine's thread did not go");
+  run_on(0);
   return engine;
 }
 

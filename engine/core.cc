@@ -230,7 +230,7 @@ bool Core::run(OperationState* operation, RunContext& context, int row, StreamTi
     const bool asynchronous = operation->kind == OperationKind::async;
     const std::string_view name = operation->name;
     std::string_view detail;
-    context.detail = trace_ && !asynchronous ? &detail : nullptr;
+    if (trace_ && !asynchronous) context.detail = &detail;
     if (trace_) operation->begin_ns = clock_.now_ns();
     if (times != nullptr) times->begin();
     call(operation, context);

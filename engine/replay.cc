@@ -345,12 +345,8 @@ void Core::run_inner(CompiledProgram& program, PlannedOperation& operation, std:
   if (cancelling_.load(std::memory_order_relaxed) || progress.has_failures()) {
     if (skip_inner(program, operation)) return;
   }
-  base::Status status;
-  if (trace_) {
-    status = trace_inner(program, operation, unit, thread);
-  } else {
-    status = call_inner(program, operation, unit, thread);
-  }
+  base::Status status = trace_ ? trace_inner(program, operation, unit, thread)
+                               : call_inner(program, operation, unit, thread);
   if (!status.ok() || progress.has_failures()) {
     spread_inner(program, operation, std::move(status));
   }

@@ -7,8 +7,7 @@
 namespace troupe::engine {
 
 int spins_here(int spins) {
-  static const bool several = base::usable_processors() > 1;
-  return several ? spins : 0;
+  return base::usable_processors() > 1 ? spins : 0;
 }
 
 void SpinMutex::lock_slowly() {

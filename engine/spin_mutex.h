@@ -19,8 +19,8 @@ inline void spin_pause() {
 #endif
 }
 
-/// `spins`, or 0 where the thread that asked first might use one processor only (taskset, cgroups):
-/// nobody could do there what a spinning thread waits for.
+/// `spins`, or 0 where the calling thread, who makes an engine, may use one processor only: nobody
+/// could do there what a spinning thread waits for.
 int spins_here(int spins);
 
 /// Non-recursive; spins kSpins times, then sleeps until the holder wakes it.

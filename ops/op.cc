@@ -76,9 +76,8 @@ Status infer_same_dtype(const Params&, std::vector<std::optional<DType>>& inputs
 
 Status infer_shapes(const OpDef& op, const Params& params, std::vector<Shape>& inputs,
                     std::vector<Shape>& outputs) {
-  static const InferShape kSame = infer_same_shape;
-  const InferShape& infer = op.infer_shape ? op.infer_shape : kSame;
-  const Status status = infer(params, inputs, outputs);
+  const Status status = op.infer_shape ? op.infer_shape(params, inputs, outputs)
+                                       : infer_same_shape(params, inputs, outputs);
   if (status.ok()) return status;
   return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
 }
@@ -86,9 +85,8 @@ Status infer_shapes(const OpDef& op, const Params& params, std::vector<Shape>& i
 Status infer_dtypes(const OpDef& op, const Params& params,
                     std::vector<std::optional<DType>>& inputs,
                     std::vector<std::optional<DType>>& outputs) {
-  static const InferDType kSame = infer_same_dtype;
-  const InferDType& infer = op.infer_dtype ? op.infer_dtype : kSame;
-  const Status status = infer(params, inputs, outputs);
+  const Status status = op.infer_dtype ? op.infer_dtype(params, inputs, outputs)
+                                       : infer_same_dtype(params, inputs, outputs);
   if (status.ok()) return status;
   return Status(status.code(), fmt::format("[{}] {}", op.name, status.text()));
 }

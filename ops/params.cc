@@ -192,15 +192,15 @@ std::optional<std::size_t> parse_integers(std::string_view text, std::span<std::
 
 Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Attributes& attributes,
                              const std::vector<IgnoredAttribute>& ignored) {
-  auto values = std::make_shared<Values>();
+  Values values;
   for (const ParamDef& definition : definitions) {
     TROUPE_TRY_ASSIGN(ParamValue value, checked_value(definition, attributes));
     TROUPE_CHECK(value.index() == static_cast<std::size_t>(definition.type),
                  "default of parameter '" + definition.name + "' has another type");
-    values->emplace(definition.name, std::move(value));
+    values.emplace(definition.name, std::move(value));
   }
   for (const auto& [name, text] : attributes) {
-    if (values->contains(name)) continue;
+    if (values.contains(name)) continue;
     const auto harmless =
         std::find_if(ignored.begin(), ignored.end(),
                      [&wanted = name](const auto& i) { return i.name == wanted; });
@@ -214,7 +214,7 @@ Result<Params> Params::parse(const std::vector<ParamDef>& definitions, const Att
                  base::shortened(name, base::kQuotedBytesMax), known.empty() ? " none" : known);
   }
   Params params;
-  if (!values->empty()) params.values_ = std::move(values);
+  if (!values.empty()) params.values_ = std::make_shared<const Values>(std::move(values));
   return params;
 }
 
