@@ -47,7 +47,8 @@ Core::Core(const EngineOptions& options, base::Clock& clock)
     : options_(options),
       clock_(clock),
       wait_spins_(spins_here(kWaitSpins)),
-      lanes_(make_lanes(options)) {
+      lanes_(make_lanes(options)),
+      pace_(options.engine_pending_operations_max) {
   TROUPE_CHECK(options.threads >= 1 && options.copy_threads >= 1 && options.priority_threads >= 1,
                "an engine needs at least one thread per lane");
   TROUPE_CHECK(options.engine_pending_operations_max >= 1, "an engine needs room to push");
@@ -291,6 +292,7 @@ void Core::finish(OperationState* operation) {
   ++counters_.completed;
   ++of_kind.completed;
   completed_.store(counters_.completed, std::memory_order_relaxed);
+  finished_.store(finished_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (operation->has_bytes) {
     pending_bytes_[lane.device].fetch_sub(operation->bytes, std::memory_order_relaxed);
   }
@@ -342,8 +344,9 @@ void Core::unlink_pending(OperationState* operation) {
 
 void Core::tell_pushers(bool bytes_freed) {
   if (pushers_waiting_ == 0) return;  // pending() reads a line that pushers write all the time
-  const std::uint64_t limit = options_.engine_pending_operations_max;
-  if (bytes_freed || pending() < limit - limit / 8) changed_.notify_all();
+  if (!bytes_freed && pending() >= wake_below_) return;
+  wake_below_ = 0;
+  changed_.notify_all();
 }
 
 void Core::remember(const std::shared_ptr<Failure>& failure) {

@@ -24,6 +24,7 @@
 #include "engine/graph.h"
 #include "engine/inbox.h"
 #include "engine/operation_pool.h"
+#include "engine/push_pace.h"
 #include "engine/spin_mutex.h"
 #include "engine/state.h"
 #include "engine/trace.h"
@@ -33,6 +34,7 @@ namespace troupe::engine {
 class CompiledProgram;
 class StreamTimes;
 struct PlannedOperation;
+struct Range;
 struct ReplayThread;
 
 /// What a completion reports to. Claimed once, by the completion or by cancel; the loser does
@@ -143,6 +145,7 @@ class Core : public std::enable_shared_from_this<Core> {
  private:
   static constexpr std::size_t kUnreportedMax = 64;
   static constexpr std::chrono::seconds kPauseWarn{60};  // a wait this long is logged with a dump
+  static constexpr std::chrono::milliseconds kGiveWay{1};
   static constexpr std::uint64_t kDumpOperationsMax = 1000;
   static constexpr int kWaitSpins = 1024;  // on x86 about what it costs to fall asleep and be woken
 
@@ -158,6 +161,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void take_granted(Replay& replay) TROUPE_REQUIRES(mutex_);
   void begin_replay(Replay& replay, ReplayThread& thread) TROUPE_REQUIRES(mutex_);
   bool run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran);
+  std::uint32_t run_quiet(CompiledProgram& program, Range units, int first, ReplayThread& thread);
+  std::uint32_t run_plain(CompiledProgram& program, Range units, int first, ReplayThread& thread);
+  bool is_overtaken(const ReplayThread& thread, int first) const;
   void run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread);
   void run_inner(CompiledProgram& program, PlannedOperation& operation, std::uint32_t unit,
                  ReplayThread& thread);
@@ -195,8 +201,10 @@ class Core : public std::enable_shared_from_this<Core> {
   void look_for(const std::atomic<bool>& done) const;
   std::uint64_t pending() const TROUPE_REQUIRES(mutex_);
   bool crowded(std::size_t device, std::uint64_t bytes) const;
-  bool has_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
+  /// Returns when one more may be pushed; lets go of the mutex while it waits.
+  void find_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
   void wait_for_room(std::size_t device, std::uint64_t bytes);
+  void give_way();
   void advance(OperationList& unblocked) TROUPE_REQUIRES(mutex_);
   void answer(OperationState* operation, OperationList& unblocked) TROUPE_REQUIRES(mutex_);
   void recycle(OperationState* operation) TROUPE_REQUIRES(mutex_);
@@ -218,13 +226,15 @@ class Core : public std::enable_shared_from_this<Core> {
   base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
   std::unique_ptr<std::atomic<std::uint64_t>[]> pending_bytes_;  // by LaneInfo::device
   std::atomic<std::uint64_t> completed_{0};                      // counters_.completed, for pushers
+  std::atomic<std::uint64_t> finished_{0};                       // of these, not in replays
 
   // Of pushers. Nobody takes mutex_ while holding entry_mutex_.
   SpinMutex entry_mutex_;
   OperationPool pool_;                    // taking: entry_mutex_; giving: mutex_
   std::atomic<std::uint64_t> serial_{0};  // set under entry_mutex_
   std::atomic<std::uint64_t> pushed_{0};  // set under entry_mutex_
-  std::uint64_t completed_seen_ TROUPE_GUARDED_BY(entry_mutex_) = 0;
+  std::uint64_t entered_ TROUPE_GUARDED_BY(entry_mutex_) = 0;  // of pushed_, not in replays
+  PushPace pace_ TROUPE_GUARDED_BY(entry_mutex_);
   Inbox inbox_;                                         // putting: entry_mutex_; taking: mutex_
   alignas(64) std::atomic<std::uint64_t> attended_{0};  // lanes; set under mutex_
 
@@ -232,6 +242,7 @@ class Core : public std::enable_shared_from_this<Core> {
   OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   AllWait* all_waits_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t wake_below_ TROUPE_GUARDED_BY(mutex_) = 0;  // fewer pending: pushers are told
   EngineCounters counters_ TROUPE_GUARDED_BY(mutex_);
   std::shared_ptr<Failure> cancelled_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Failure>> unreported_ TROUPE_GUARDED_BY(mutex_);

@@ -138,9 +138,11 @@ class Engine {
   /// True when new_variable() of this engine made it. Operations take no others (CHECK).
   virtual bool owns(const Variable& variable) const = 0;
 
-  /// Pushes work. Does not wait for dependencies; waits only while a pending limit is exceeded,
-  /// and never on an engine thread. When a read variable carries an error, the function is skipped
-  /// and that error moves to the written variables; an error the function returns does the same.
+  /// Pushes work. Does not wait for dependencies; waits only while a pending limit is exceeded (far
+  /// below it, 1,024 operations ahead, it pauses for a millisecond at most, so that the lanes catch
+  /// up), and never on an engine thread. When a read variable carries an error, the function is
+  /// skipped and that error moves to the written variables; an error the function returns does the
+  /// same.
   virtual void push(const Operation& operation, SyncFunction function) = 0;
   virtual void push_async(const Operation& operation, AsyncFunction function) = 0;
   virtual void push_stream(const Operation& operation, StreamFunction function) = 0;

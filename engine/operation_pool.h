@@ -64,24 +64,25 @@ class OperationPool {
     std::array<OperationState*, kBatch> items{};
     Batch* next = nullptr;
   };
-  /// Batches on their way to the other side, which takes all of them at once.
+  /// Batches on their way to the other side, which takes the newest first: its operations are the
+  /// likeliest to be in a cache, and no more of them go round than are pending at one time.
   struct alignas(64) Way {
-    std::atomic<Batch*> sent{nullptr};
-    alignas(64) Batch* received = nullptr;
+    std::atomic<Batch*> newest{nullptr};
   };
 
   static void push(Way& way, Batch* batch) {
-    batch->next = way.sent.load(std::memory_order_relaxed);
-    while (!way.sent.compare_exchange_weak(batch->next, batch, std::memory_order_release,
-                                           std::memory_order_relaxed)) {
+    batch->next = way.newest.load(std::memory_order_relaxed);
+    while (!way.newest.compare_exchange_weak(batch->next, batch, std::memory_order_release,
+                                             std::memory_order_relaxed)) {
     }
   }
+  // One thread at a time pops, so the newest batch is not taken away between the two looks.
   static Batch* pop(Way& way) {
-    if (way.received == nullptr) {
-      way.received = way.sent.exchange(nullptr, std::memory_order_acquire);
+    Batch* batch = way.newest.load(std::memory_order_acquire);
+    while (batch != nullptr &&
+           !way.newest.compare_exchange_weak(batch, batch->next, std::memory_order_acquire,
+                                             std::memory_order_acquire)) {
     }
-    Batch* const batch = way.received;
-    if (batch != nullptr) way.received = batch->next;
     return batch;
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Core's pushers: filling operations, room for them, and the inbox through which they reach the
 // graph.
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -14,11 +15,7 @@ OperationState* Core::enter(const Operation& request, OperationKind kind) {
   check_request(request);
   const std::size_t device = lanes_[static_cast<std::size_t>(lane)].device;
   make_place();
-  if (!has_room(device, request.bytes)) {
-    entry_mutex_.unlock();
-    wait_for_room(device, request.bytes);
-    make_place();
-  }
+  find_room(device, request.bytes);
   OperationState* const operation = pool_.take();
   operation->serial = next_serial();
   operation->name = request.name;
@@ -32,6 +29,7 @@ OperationState* Core::enter(const Operation& request, OperationKind kind) {
     pending_bytes_[device].fetch_add(request.bytes, std::memory_order_relaxed);
   }
   pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  ++entered_;
   return operation;
 }
 
@@ -95,22 +93,39 @@ bool Core::crowded(std::size_t device, std::uint64_t bytes) const {
 }
 
 // What has completed is asked only when what was known of it does not do.
-bool Core::has_room(std::size_t device, std::uint64_t bytes) {
-  if (bytes > 0 && crowded(device, bytes)) return false;
+void Core::find_room(std::size_t device, std::uint64_t bytes) {
   const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
-  if (pushed - completed_seen_ < options_.engine_pending_operations_max) return true;
-  completed_seen_ = completed_.load(std::memory_order_relaxed);
-  return pushed - completed_seen_ < options_.engine_pending_operations_max;
+  const bool full = crowded(device, bytes);
+  if (!full && !pace_.look_is_due(pushed)) return;
+  const PushPace::Answer answer =
+      full ? PushPace::Answer::wait
+           : pace_.look(pushed, pushed - completed_.load(std::memory_order_relaxed),
+                        entered_ - finished_.load(std::memory_order_relaxed));
+  if (answer == PushPace::Answer::go_on || thread_role() != ThreadRole::outside) return;
+  entry_mutex_.unlock();
+  answer == PushPace::Answer::wait ? wait_for_room(device, bytes) : give_way();
+  make_place();
 }
 
 void Core::wait_for_room(std::size_t device, std::uint64_t bytes) {
-  if (thread_role() != ThreadRole::outside) return;
   // Some distance between the marks, or every finished operation would wake a pusher.
   const std::uint64_t limit = options_.engine_pending_operations_max;
   const std::uint64_t low_mark = limit - limit / 8;
   mutex_.lock();
   ++pushers_waiting_;
-  while (pending() >= low_mark || crowded(device, bytes)) pause();
+  while (pending() >= low_mark || crowded(device, bytes)) {
+    wake_below_ = std::max(wake_below_, low_mark);
+    pause();
+  }
+  --pushers_waiting_;
+  mutex_.unlock();
+}
+
+void Core::give_way() {
+  mutex_.lock();
+  ++pushers_waiting_;
+  wake_below_ = std::max(wake_below_, PushPace::kCaughtUp);
+  changed_.wait_for(mutex_, kGiveWay);
   --pushers_waiting_;
   mutex_.unlock();
 }

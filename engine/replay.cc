@@ -148,9 +148,8 @@ bool Core::orphan(CompiledProgram& program) {
 
 void Core::push_replay(CompiledProgram& program, int priority) {
   entry_mutex_.lock();
-  const bool room = has_room(0, 0);
+  find_room(0, 0);
   entry_mutex_.unlock();
-  if (!room) wait_for_room(0, 0);
   std::unique_ptr<Replay> replay;
   mutex_.lock();
   if (program.free.empty()) {
@@ -274,6 +273,13 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
         thread.ready_priority->load(std::memory_order_relaxed) >= first) {
       return true;
     }
+    if (const Range quiet = progress.quiet(); quiet.begin < quiet.end) {
+      progress.end_quiet(run_quiet(replay.program, quiet, first, thread));
+      ran = true;
+      if (progress.done()) return false;
+      if (thread.ready_priority != nullptr && !inbox_.empty()) return false;
+      continue;
+    }
     if (replay.news.load(std::memory_order_relaxed)) return false;
     const std::uint32_t index = progress.next();
     if (index == ReplayProgress::kNone) return false;
@@ -283,6 +289,44 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
     if (!progress.released().empty() || progress.done()) return false;
     if (thread.ready_priority != nullptr && !inbox_.empty()) return false;
   }
+}
+
+// True: somebody else may go before a replay whose equals are of priority `first`.
+bool Core::is_overtaken(const ReplayThread& thread, int first) const {
+  return thread.ready_priority != nullptr &&
+         (!inbox_.empty() || thread.ready_priority->load(std::memory_order_relaxed) >= first);
+}
+
+// Gives how many it ran: one or more, fewer than all when somebody else may go first.
+std::uint32_t Core::run_quiet(CompiledProgram& program, Range units, int first,
+                              ReplayThread& thread) {
+  if (!trace_ && !program.on_stream()) return run_plain(program, units, first, thread);
+  std::uint32_t index = units.begin;
+  do {
+    run_unit(program, index, thread);
+  } while (++index < units.end && !is_overtaken(thread, first));
+  return index - units.begin;
+}
+
+// The same off streams, where each operation is a unit, and untraced: most of the time between
+// short operations is spent here.
+std::uint32_t Core::run_plain(CompiledProgram& program, Range units, int first,
+                              ReplayThread& thread) {
+  const ReplayProgress& progress = program.progress();
+  const std::span<PlannedOperation> planned(program.plan().operations);
+  std::uint32_t index = units.begin;
+  do {
+    if (index + kAhead < planned.size()) __builtin_prefetch(&planned[index + kAhead]);
+    PlannedOperation& operation = planned[index];
+    if (cancelling_.load(std::memory_order_relaxed) || progress.has_failures()) {
+      run_inner(program, operation, index, thread);
+      continue;
+    }
+    ++program.ended;
+    base::Status status = guarded(operation.function, operation.name, thread.context);
+    if (!status.ok()) spread_inner(program, operation, std::move(status));
+  } while (++index < units.end && !is_overtaken(thread, first));
+  return index - units.begin;
 }
 
 void Core::run_unit(CompiledProgram& program, std::uint32_t index, ReplayThread& thread) {

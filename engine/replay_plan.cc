@@ -71,6 +71,14 @@ std::vector<Range> join(const std::vector<std::vector<std::uint32_t>>& lists,
   return ranges;
 }
 
+void mark_quiet(std::vector<PlannedUnit>& units) {
+  auto end = static_cast<std::uint32_t>(units.size());
+  for (std::uint32_t i = end; i-- > 0;) {
+    if (units[i].ports.begin < units[i].ports.end) end = i;
+    units[i].quiet_end = end;
+  }
+}
+
 }  // namespace
 
 ReplayPlan::ReplayPlan(Recording& recording, bool in_units) : slot_count(recording.slots().size()) {
@@ -137,6 +145,7 @@ ReplayPlan::ReplayPlan(Recording& recording, bool in_units) : slot_count(recordi
     units[i].ports = port_ranges[i];
   }
   for (std::size_t p = 0; p < ports.size(); ++p) ports[p].users = user_ranges[p];
+  mark_quiet(units);
 }
 
 ReplayProgress::ReplayProgress(const ReplayPlan& plan)

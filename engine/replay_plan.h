@@ -41,9 +41,10 @@ struct PlannedOperation {
 /// Operations that wait for ports and for each other as one: a single one, or neighbours whose work
 /// may be issued as one graph.
 struct PlannedUnit {
-  Range operations;     ///< among operations
-  Range ports;          ///< among port_list
-  Range before, after;  ///< among edges: units that it waits for, that wait for it
+  Range operations;             ///< among operations
+  Range ports;                  ///< among port_list
+  Range before, after;          ///< among edges: units that it waits for, that wait for it
+  std::uint32_t quiet_end = 0;  ///< all from this one to there have no ports; itself where it has
 };
 
 /// A port of a plan that some operation uses.
@@ -100,6 +101,17 @@ class ReplayProgress {
   std::uint32_t next() {
     if (nothing_waits() && cursor_ < plan_.units.size()) return cursor_++;
     return next_of_many();
+  }
+  /// Units that may run one behind the other from now on, without a question in between: nothing
+  /// waits, and they have no ports. Empty where the next one is not of this kind.
+  Range quiet() const {
+    if (!nothing_waits() || cursor_ == plan_.units.size()) return {};
+    return {cursor_, plan_.units[cursor_].quiet_end};
+  }
+  /// The first `count` of quiet() have run.
+  void end_quiet(std::uint32_t count) {
+    cursor_ += count;
+    left_ -= count;
   }
   bool done() const { return left_ == 0; }
   /// False when next() would give kNone; it may give kNone all the same.

@@ -270,6 +270,30 @@ TEST_CASE("functions may push") {
   for (int i = 0; i <= 20; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
 }
 
+TEST_CASE("a pusher far ahead of a lane that stands still pushes on") {
+  Fixture f(true);
+  Gate gate;
+  const Variable x = f.variable("x");
+  f.push("gate", {}, {x}, [&](RunContext&) {
+    gate.pass();
+    return Status();
+  });
+  constexpr int kPushed = 10'000;
+  int order = 0;
+  bool in_order = true;
+  for (int i = 0; i < kPushed; ++i) {
+    f.push("op", {}, {x}, [&order, &in_order, i](RunContext&) {
+      in_order = in_order && order++ == i;
+      return Status();
+    });
+  }
+  CHECK(f.engine->counters().pending == kPushed + 1);
+  gate.open();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(in_order);
+  CHECK(order == kPushed);
+}
+
 TEST_CASE("a pusher outside waits while the pending limit is exceeded") {
   Fixture f(true, EngineOptions{.engine_pending_operations_max = 16});
   Gate gate;

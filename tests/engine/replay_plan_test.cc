@@ -4,6 +4,7 @@
 #include "engine/replay_plan.h"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/program.h"
@@ -74,6 +75,45 @@ TEST_CASE("a unit that depends on a passed one is passed, too, and both run in o
   progress.end(1);
   CHECK(progress.released() == std::vector<std::uint32_t>{0, 1});
   CHECK(progress.done());
+}
+
+std::vector<std::uint32_t> quiet(const ReplayProgress& progress) {
+  const Range range = progress.quiet();
+  return {range.begin, range.end};
+}
+
+TEST_CASE("units without ports run without a question once no port is waited for") {
+  using Numbers = std::vector<std::uint32_t>;
+  Fixture f(false);
+  const Variable w = f.variable("w");
+  Recording recording("program", kCompute);
+  for (const char* name : {"0", "1", "2", "3", "4"}) {
+    InnerOperation operation{.name = name, .function = nothing};
+    if (operation.name == "2") operation.reads = {recording.port(w)};
+    recording.add(std::move(operation));
+  }
+  const ReplayPlan plan(recording, false);
+  ReplayProgress progress(plan);
+  for (int replay = 0; replay < 2; ++replay) {
+    progress.begin();
+    CHECK(quiet(progress) == Numbers{0, 0});  // the port is not granted
+    progress.grant(0, nullptr);
+    CHECK(quiet(progress) == Numbers{0, 2});
+    progress.end_quiet(1);
+    CHECK(quiet(progress) == Numbers{1, 2});
+    progress.end_quiet(1);
+    const Range none = progress.quiet();  // the turn of the one with the port
+    CHECK(none.begin == none.end);
+    CHECK(progress.next() == 2);
+    progress.end(2);
+    CHECK(progress.released() == Numbers{0});
+    progress.released().clear();
+    CHECK(quiet(progress) == Numbers{3, 5});
+    progress.end_quiet(2);
+    CHECK(progress.done());
+    CHECK(quiet(progress) == Numbers{0, 0});
+    CHECK(progress.next() == ReplayProgress::kNone);
+  }
 }
 
 }  // namespace

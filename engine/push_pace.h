@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// PushPace: how far pushers run ahead of the lanes. Far ahead of them a pusher lets the lanes catch
+// up first: what the two sides hand to each other then stays in their caches, and on one processor
+// the lanes have a turn at all. Beyond the limit it waits. Pure; guarded by the entry mutex.
+// Private to this folder.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace troupe::engine {
+
+/// Asked before each push; most answers need no look at what the lanes have done.
+class PushPace {
+ public:
+  /// Operations pending, replays apart: more is far ahead.
+  static constexpr std::uint64_t kFarAhead = 1024;
+  /// So few are left when the lanes have caught up.
+  static constexpr std::uint64_t kCaughtUp = kFarAhead / 2;
+
+  enum class Answer : std::uint8_t {
+    go_on,
+    give_way,  ///< let the lanes catch up, for a moment at most, then push whatever they did
+    wait,      ///< until there is room
+  };
+
+  /// `limit`: of pending operations, those of replays included; at least 1.
+  explicit PushPace(std::uint64_t limit) : limit_(limit) {}
+
+  /// False: the answer is go_on. `pushed`: how many operations have been, those of replays
+  /// included.
+  bool look_is_due(std::uint64_t pushed) const { return pushed >= look_at_; }
+
+  /// `pending`: of those pushed; `alone`: of these, not in replays.
+  Answer look(std::uint64_t pushed, std::uint64_t pending, std::uint64_t alone) {
+    if (pending >= limit_) return Answer::wait;
+    const std::uint64_t room = limit_ - pending;
+    if (alone < kFarAhead) {
+      look_at_ = pushed + std::min(room, kFarAhead - alone);
+      stride_ = kCaughtUp;
+      return Answer::go_on;
+    }
+    // Lanes that stand still are left alone for longer and longer.
+    look_at_ = pushed + std::min(room, stride_);
+    stride_ = std::min(2 * stride_, limit_);
+    return Answer::give_way;
+  }
+
+ private:
+  const std::uint64_t limit_;
+  std::uint64_t look_at_ = 0;
+  std::uint64_t stride_ = kCaughtUp;
+};
+
+}  // namespace troupe::engine
