@@ -292,7 +292,12 @@ void Core::finish(OperationState* operation) {
   ++counters_.completed;
   ++of_kind.completed;
   completed_.store(counters_.completed, std::memory_order_relaxed);
-  finished_.store(finished_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const std::uint64_t finished = finished_.load(std::memory_order_relaxed) + 1;
+  finished_.store(finished, std::memory_order_relaxed);
+  if (finished >= gives_way_until_) {
+    gives_way_until_ = kNobody;
+    caught_up_.notify_all();
+  }
   if (operation->has_bytes) {
     pending_bytes_[lane.device].fetch_sub(operation->bytes, std::memory_order_relaxed);
   }
@@ -344,9 +349,8 @@ void Core::unlink_pending(OperationState* operation) {
 
 void Core::tell_pushers(bool bytes_freed) {
   if (pushers_waiting_ == 0) return;  // pending() reads a line that pushers write all the time
-  if (!bytes_freed && pending() >= wake_below_) return;
-  wake_below_ = 0;
-  changed_.notify_all();
+  const std::uint64_t limit = options_.engine_pending_operations_max;
+  if (bytes_freed || pending() < limit - limit / 8) changed_.notify_all();
 }
 
 void Core::remember(const std::shared_ptr<Failure>& failure) {

@@ -146,6 +146,7 @@ class Core : public std::enable_shared_from_this<Core> {
   static constexpr std::size_t kUnreportedMax = 64;
   static constexpr std::chrono::seconds kPauseWarn{60};  // a wait this long is logged with a dump
   static constexpr std::chrono::milliseconds kGiveWay{1};
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // gives way
   static constexpr std::uint64_t kDumpOperationsMax = 1000;
   static constexpr int kWaitSpins = 1024;  // on x86 about what it costs to fall asleep and be woken
 
@@ -201,10 +202,11 @@ class Core : public std::enable_shared_from_this<Core> {
   void look_for(const std::atomic<bool>& done) const;
   std::uint64_t pending() const TROUPE_REQUIRES(mutex_);
   bool crowded(std::size_t device, std::uint64_t bytes) const;
-  /// Returns when one more may be pushed; lets go of the mutex while it waits.
+  /// Before one more is pushed: waits or gives way where the thread may, without the mutex.
   void find_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
   void wait_for_room(std::size_t device, std::uint64_t bytes);
-  void give_way();
+  /// Sleeps until finished_ has grown to `until`, kGiveWay at most; whether it has.
+  bool give_way(std::uint64_t until);
   void advance(OperationList& unblocked) TROUPE_REQUIRES(mutex_);
   void answer(OperationState* operation, OperationList& unblocked) TROUPE_REQUIRES(mutex_);
   void recycle(OperationState* operation) TROUPE_REQUIRES(mutex_);
@@ -223,10 +225,14 @@ class Core : public std::enable_shared_from_this<Core> {
   std::atomic<bool> open_{true};
   std::atomic<bool> cancelling_{false};  // cancelled_ is set; read without the mutex
 
-  base::CondVar changed_;  // somebody in wait(), wait_all() or push() may go on
   std::unique_ptr<std::atomic<std::uint64_t>[]> pending_bytes_;  // by LaneInfo::device
-  std::atomic<std::uint64_t> completed_{0};                      // counters_.completed, for pushers
-  std::atomic<std::uint64_t> finished_{0};                       // of these, not in replays
+
+  base::CondVar changed_;    // somebody in wait(), wait_all() or push() may go on
+  base::CondVar caught_up_;  // so may somebody who gives way
+
+  // Set under mutex_, on a line of their own: pushers read them seldom.
+  alignas(64) std::atomic<std::uint64_t> completed_{0};  // counters_.completed
+  std::atomic<std::uint64_t> finished_{0};               // of these, not in replays
 
   // Of pushers. Nobody takes mutex_ while holding entry_mutex_.
   SpinMutex entry_mutex_;
@@ -242,7 +248,7 @@ class Core : public std::enable_shared_from_this<Core> {
   OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   AllWait* all_waits_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
-  std::uint64_t wake_below_ TROUPE_GUARDED_BY(mutex_) = 0;  // fewer pending: pushers are told
+  std::uint64_t gives_way_until_ TROUPE_GUARDED_BY(mutex_) = kNobody;  // finished_; of the first
   EngineCounters counters_ TROUPE_GUARDED_BY(mutex_);
   std::shared_ptr<Failure> cancelled_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Failure>> unreported_ TROUPE_GUARDED_BY(mutex_);

@@ -138,9 +138,9 @@ class Engine {
   /// True when new_variable() of this engine made it. Operations take no others (CHECK).
   virtual bool owns(const Variable& variable) const = 0;
 
-  /// Pushes work. Does not wait for dependencies; waits only while a pending limit is exceeded (far
-  /// below it, 1,024 operations ahead, it pauses for a millisecond at most, so that the lanes catch
-  /// up), and never on an engine thread. When a read variable carries an error, the function is
+  /// Pushes work. Does not wait for dependencies; waits only while a pending limit is exceeded.
+  /// 1,024 operations ahead it lets the lanes catch up first, a millisecond at most. Engine and
+  /// actor threads do neither. When a read variable carries an error, the function is
   /// skipped and that error moves to the written variables; an error the function returns does the
   /// same.
   virtual void push(const Operation& operation, SyncFunction function) = 0;

@@ -95,16 +95,24 @@ bool Core::crowded(std::size_t device, std::uint64_t bytes) const {
 // What has completed is asked only when what was known of it does not do.
 void Core::find_room(std::size_t device, std::uint64_t bytes) {
   const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
-  const bool full = crowded(device, bytes);
+  const bool full = bytes > 0 && crowded(device, bytes);
   if (!full && !pace_.look_is_due(pushed)) return;
+  if (thread_role() != ThreadRole::outside) return;
   const PushPace::Answer answer =
       full ? PushPace::Answer::wait
            : pace_.look(pushed, pushed - completed_.load(std::memory_order_relaxed),
                         entered_ - finished_.load(std::memory_order_relaxed));
-  if (answer == PushPace::Answer::go_on || thread_role() != ThreadRole::outside) return;
+  if (answer == PushPace::Answer::go_on) return;
+  const std::uint64_t most_of_them = entered_ - std::min(entered_, PushPace::kCaughtUp);
   entry_mutex_.unlock();
-  answer == PushPace::Answer::wait ? wait_for_room(device, bytes) : give_way();
+  bool caught_up = false;
+  if (answer == PushPace::Answer::wait) {
+    wait_for_room(device, bytes);
+  } else {
+    caught_up = give_way(most_of_them);
+  }
   make_place();
+  if (caught_up) pace_.caught_up();
 }
 
 void Core::wait_for_room(std::size_t device, std::uint64_t bytes) {
@@ -113,21 +121,21 @@ void Core::wait_for_room(std::size_t device, std::uint64_t bytes) {
   const std::uint64_t low_mark = limit - limit / 8;
   mutex_.lock();
   ++pushers_waiting_;
-  while (pending() >= low_mark || crowded(device, bytes)) {
-    wake_below_ = std::max(wake_below_, low_mark);
-    pause();
-  }
+  while (pending() >= low_mark || crowded(device, bytes)) pause();
   --pushers_waiting_;
   mutex_.unlock();
 }
 
-void Core::give_way() {
+bool Core::give_way(std::uint64_t until) {
+  const auto deadline = std::chrono::steady_clock::now() + kGiveWay;
   mutex_.lock();
-  ++pushers_waiting_;
-  wake_below_ = std::max(wake_below_, PushPace::kCaughtUp);
-  changed_.wait_for(mutex_, kGiveWay);
-  --pushers_waiting_;
+  while (finished_.load(std::memory_order_relaxed) < until) {
+    gives_way_until_ = std::min(gives_way_until_, until);
+    if (caught_up_.wait_until(mutex_, deadline) == std::cv_status::timeout) break;
+  }
+  const bool caught_up = finished_.load(std::memory_order_relaxed) >= until;
   mutex_.unlock();
+  return caught_up;
 }
 
 void Core::push(const Operation& request, OperationKind kind, SyncFunction function) {

@@ -15,7 +15,7 @@ class PushPace {
  public:
   /// Operations pending, replays apart: more is far ahead.
   static constexpr std::uint64_t kFarAhead = 1024;
-  /// So few are left when the lanes have caught up.
+  /// No more than so many of them are left when the lanes have caught up.
   static constexpr std::uint64_t kCaughtUp = kFarAhead / 2;
 
   enum class Answer : std::uint8_t {
@@ -37,18 +37,25 @@ class PushPace {
     const std::uint64_t room = limit_ - pending;
     if (alone < kFarAhead) {
       look_at_ = pushed + std::min(room, kFarAhead - alone);
-      stride_ = kCaughtUp;
       return Answer::go_on;
     }
-    // Lanes that stand still are left alone for longer and longer.
-    look_at_ = pushed + std::min(room, stride_);
-    stride_ = std::min(2 * stride_, limit_);
-    return Answer::give_way;
+    const bool gives_way = pushed >= rests_until_;
+    if (gives_way) {
+      rests_until_ = pushed + stride_;
+      stride_ = std::min(2 * stride_, limit_);
+    }
+    look_at_ = std::min(pushed + room, rests_until_);
+    return gives_way ? Answer::give_way : Answer::go_on;
   }
+
+  /// The lanes have, while a pusher gave way. When they do not, the next pause is twice as far
+  /// away.
+  void caught_up() { stride_ = kCaughtUp; }
 
  private:
   const std::uint64_t limit_;
   std::uint64_t look_at_ = 0;
+  std::uint64_t rests_until_ = 0;  // nobody gives way before so many are pushed
   std::uint64_t stride_ = kCaughtUp;
 };
 

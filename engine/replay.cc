@@ -273,21 +273,19 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
         thread.ready_priority->load(std::memory_order_relaxed) >= first) {
       return true;
     }
-    if (const Range quiet = progress.quiet(); quiet.begin < quiet.end) {
+    const Range quiet = progress.quiet();
+    if (quiet.begin < quiet.end) {
       progress.end_quiet(run_quiet(replay.program, quiet, first, thread));
-      ran = true;
-      if (progress.done()) return false;
-      if (thread.ready_priority != nullptr && !inbox_.empty()) return false;
-      continue;
+    } else {
+      if (replay.news.load(std::memory_order_relaxed)) return false;
+      const std::uint32_t index = progress.next();
+      if (index == ReplayProgress::kNone) return false;
+      run_unit(replay.program, index, thread);
+      progress.end(index);
+      if (!progress.released().empty()) return false;
     }
-    if (replay.news.load(std::memory_order_relaxed)) return false;
-    const std::uint32_t index = progress.next();
-    if (index == ReplayProgress::kNone) return false;
-    run_unit(replay.program, index, thread);
     ran = true;
-    progress.end(index);
-    if (!progress.released().empty() || progress.done()) return false;
-    if (thread.ready_priority != nullptr && !inbox_.empty()) return false;
+    if (progress.done() || (thread.ready_priority != nullptr && !inbox_.empty())) return false;
   }
 }
 

@@ -2,6 +2,7 @@
 // When a pusher goes on, gives way or waits, without an engine.
 #include "engine/push_pace.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tests/support/catch.h"
@@ -28,27 +29,50 @@ TEST_CASE("a pusher looks at what is done when it may be far ahead, not before")
 TEST_CASE("a pusher far ahead gives way, again when it may be as far ahead once more") {
   PushPace pace(65'536);
   CHECK(pace.look(kFar, kFar, kFar) == Answer::give_way);
+  pace.caught_up();
   CHECK_FALSE(pace.look_is_due(kFar + kCaughtUp - 1));
   REQUIRE(pace.look_is_due(kFar + kCaughtUp));
   CHECK(pace.look(kFar + kCaughtUp, kFar - 1, kFar - 1) == Answer::go_on);
-  CHECK(pace.look_is_due(kFar + kCaughtUp + 1));
+  REQUIRE(pace.look_is_due(kFar + kCaughtUp + 1));
+  CHECK(pace.look(kFar + kCaughtUp + 1, kFar, kFar) == Answer::give_way);
 }
 
-TEST_CASE(
-    "a pusher gives way to lanes that stand still a few times only, then waits at the limit") {
+/// Pushes until `stop`. The lanes do what they can whenever the pusher pauses: all but `stuck`
+/// operations. How often it gave way; it ends at the limit where more than that are stuck.
+int ways_given(PushPace& pace, std::uint64_t stop, std::uint64_t stuck, std::uint64_t& pushed) {
+  int ways = 0;
+  for (std::uint64_t pending = 0; pushed < stop; ++pushed, ++pending) {
+    if (!pace.look_is_due(pushed)) continue;
+    const Answer answer = pace.look(pushed, pending, pending);
+    if (answer == Answer::go_on) continue;
+    if (answer == Answer::wait && pending <= stuck) break;
+    ways += answer == Answer::give_way ? 1 : 0;
+    pending = std::min(pending, stuck);
+    if (answer == Answer::give_way && pending <= kCaughtUp) pace.caught_up();
+  }
+  return ways;
+}
+
+TEST_CASE("lanes that stand still are given way a few times only, up to the limit") {
   constexpr std::uint64_t kLimit = 65'536;
   PushPace pace(kLimit);
-  int given_way = 0;
-  std::uint64_t pushed = 0;  // nothing is ever done
-  while (pushed < 10 * kLimit) {
-    const Answer answer =
-        pace.look_is_due(pushed) ? pace.look(pushed, pushed, pushed) : Answer::go_on;
-    if (answer == Answer::wait) break;
-    given_way += answer == Answer::give_way ? 1 : 0;
-    ++pushed;
-  }
-  CHECK(pushed == kLimit);
-  CHECK(given_way == 7);  // behind 1,024 operations, 1,536, 2,560, 4,608, 8,704, 16,896, 33,280
+  std::uint64_t pushed = 0;
+  CHECK(ways_given(pace, 10 * kLimit, kLimit, pushed) == 7);
+  CHECK(pushed == kLimit);  // behind 1,024 operations, 1,536, 2,560, 4,608, 8,704, 16,896, 33,280
+}
+
+TEST_CASE("operations that stand still cost pushers of others a few pauses, not one each time") {
+  PushPace pace(65'536);
+  std::uint64_t pushed = 0;
+  CHECK(ways_given(pace, 1'000'000, 600, pushed) < 7 + 1'000'000 / 65'536 + 1);
+  CHECK(pushed == 1'000'000);
+}
+
+TEST_CASE("lanes that follow are given way whenever a pusher is far ahead") {
+  PushPace pace(65'536);
+  std::uint64_t pushed = 0;
+  // 1,024 operations, then from the 512 that are left to 1,024 again and again.
+  CHECK(ways_given(pace, kFar + 10 * kCaughtUp + 1, kCaughtUp, pushed) == 11);
 }
 
 TEST_CASE("what replays hold counts for the limit, and gives nobody cause to give way") {
@@ -70,14 +94,14 @@ TEST_CASE("a limit below what is far ahead is the limit") {
   CHECK(pace.look_is_due(5));
 }
 
-TEST_CASE("lanes that move again are given way as before") {
-  PushPace pace(65'536);
-  for (const std::uint64_t pushed : {2000, 3000, 5000, 9000}) {
-    CHECK(pace.look(pushed, pushed, pushed) == Answer::give_way);
-  }
-  CHECK(pace.look(20'000, 0, 0) == Answer::go_on);
-  CHECK(pace.look(21'024, kFar, kFar) == Answer::give_way);
-  CHECK(pace.look_is_due(21'024 + kCaughtUp));
+TEST_CASE("behind a wait at the limit a pusher does not give way once more at once") {
+  constexpr std::uint64_t kLimit = 2048;
+  PushPace pace(kLimit);
+  std::uint64_t pushed = 0;
+  ways_given(pace, 2 * kLimit, kLimit, pushed);
+  REQUIRE(pace.look(pushed, kLimit, kLimit) == Answer::wait);
+  CHECK(pace.look(pushed, kLimit - kLimit / 8, kLimit - kLimit / 8) == Answer::go_on);
+  CHECK(pace.look_is_due(pushed + kLimit / 8));
 }
 
 }  // namespace
