@@ -202,8 +202,8 @@ base::Result<base::Shape> batch_shape(const InspectOptions& options) {
   return base::Shape(extents);
 }
 
-/// For plans that nobody runs: more than any machine has.
-constexpr std::uint64_t kAnyArenaBytes = std::uint64_t{1} << 46;
+/// For what nobody runs: more than any machine has.
+constexpr std::uint64_t kAnyBytes = std::uint64_t{1} << 46;
 
 /// The compute stream of a GPU that can be used; null for the CPU.
 base::Result<std::unique_ptr<base::Stream>> stream_of(base::Device device) {
@@ -255,11 +255,16 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
     TROUPE_TRY_ASSIGN(auto choices, symbol::KernelChoices::load(options.kernels));
     how.kernels = std::make_shared<const symbol::KernelChoices>(std::move(choices));
   }
-  TROUPE_TRY_ASSIGN(symbol::Bindings bindings,
-                    symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}},
-                                              base::DType::f32, options.device));
+  TROUPE_TRY_ASSIGN(
+      symbol::Bindings bindings,
+      symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}},
+                                base::DType::f32, options.device, symbol::Content::unspecified));
   for (const std::string& name : network.list_parameters()) {
     bindings.grad_req[name] = symbol::GradReq::write;
+    const ndarray::NDArray& argument = bindings.arguments.at(name);
+    TROUPE_TRY_ASSIGN(
+        bindings.gradients[name],
+        ndarray::NDArray::empty(runtime, argument.shape(), argument.dtype(), options.device));
   }
   return symbol::Executor::bind(runtime, network, std::move(bindings), how);
 }
@@ -270,10 +275,9 @@ auto with_executor(const InspectOptions& options, const ops::OpTable& table, con
                    F&& look)
     -> base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>> {
   using Found = base::Result<std::decay_t<std::invoke_result_t<F, const symbol::Executor&>>>;
-  // Plans are looked at and never run, so they may be larger than the machine; parameters and
-  // gradients are cleared, which takes memory.
-  const storage::PoolOptions memory{.limit_bytes = storage::available_host_bytes(),
-                                    .arena_limit_bytes = kAnyArenaBytes};
+  // Plans, parameters and gradients are looked at and never written, so they may be larger than the
+  // machine.
+  const storage::PoolOptions memory{.limit_bytes = kAnyBytes, .arena_limit_bytes = kAnyBytes};
   return with_runtime(options, table, memory, [&](ndarray::Runtime& runtime) -> Found {
     TROUPE_TRY_ASSIGN(const auto executor, bind(runtime, options, network));
     return look(*executor);
@@ -344,7 +348,7 @@ base::Result<TunedModel> tune(const InspectOptions& options, const ops::OpTable&
   constexpr double kShare = 0.9;
   const auto room =
       static_cast<std::uint64_t>(kShare * static_cast<double>(storage::available_host_bytes()));
-  const storage::PoolOptions memory{.limit_bytes = room, .arena_limit_bytes = kAnyArenaBytes};
+  const storage::PoolOptions memory{.limit_bytes = room, .arena_limit_bytes = kAnyBytes};
   TROUPE_TRY(with_runtime(options, table, memory, measure));
   return tuned;
 }

@@ -43,24 +43,27 @@ base::Result<ndarray::NDArray> filled(ndarray::Runtime& runtime, const base::Sha
 
 base::Result<Bindings> allocate_bindings(ndarray::Runtime& runtime, const Symbol& symbol,
                                          const std::map<std::string, base::Shape>& known,
-                                         base::DType dtype, base::Device device) {
+                                         base::DType dtype, base::Device device, Content content) {
   TROUPE_TRY(symbol.validate());
   const Graph graph = symbol.graph();
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(graph, known));
   TROUPE_TRY(check_complete(graph, shapes));
   TROUPE_TRY_ASSIGN(const ValueDTypes dtypes, infer_dtypes(graph, {}, dtype));
   const ValueNumbers numbers(graph);
+  const auto array = [&](std::int64_t node, double value) {
+    const std::size_t v = numbers[{node, 0}];
+    return content == Content::initial
+               ? filled(runtime, shapes[v], dtypes[v], device, value)
+               : ndarray::NDArray::empty(runtime, shapes[v], dtypes[v], device);
+  };
   Bindings bindings;
   for (std::int64_t node : graph.arguments()) {
-    const std::size_t v = numbers[{node, 0}];
-    TROUPE_TRY_ASSIGN(bindings.arguments[graph.node({node, 0}).name],
-                      filled(runtime, shapes[v], dtypes[v], device, 0));
+    TROUPE_TRY_ASSIGN(bindings.arguments[graph.node({node, 0}).name], array(node, 0));
   }
   const std::map<std::int64_t, double> initial = initial_values(graph);
   for (std::int64_t node : graph.auxiliary_states()) {
-    const std::size_t v = numbers[{node, 0}];
     TROUPE_TRY_ASSIGN(bindings.auxiliary[graph.node({node, 0}).name],
-                      filled(runtime, shapes[v], dtypes[v], device, initial.at(node)));
+                      array(node, initial.at(node)));
   }
   return bindings;
 }

@@ -172,12 +172,18 @@ class Executor {
   bool trained_ = false;
 };
 
-/// Arrays for every argument and auxiliary state of `symbol` from the shapes of some (its data):
-/// arguments zero, auxiliary states at their initial values. `dtype`: of arguments that are not
-/// decided otherwise.
+/// What arrays hold that nobody has written yet.
+enum class Content : std::uint8_t {
+  initial,      ///< arguments zero, auxiliary states their initial values
+  unspecified,  ///< takes no memory of the machine: for executors that are looked at and never run
+};
+
+/// Arrays for every argument and auxiliary state of `symbol` from the shapes of some (its data).
+/// `dtype`: of arguments that are not decided otherwise.
 base::Result<Bindings> allocate_bindings(ndarray::Runtime& runtime, const Symbol& symbol,
                                          const std::map<std::string, base::Shape>& known,
                                          base::DType dtype = base::DType::f32,
-                                         base::Device device = {});
+                                         base::Device device = {},
+                                         Content content = Content::initial);
 
 }  // namespace troupe::symbol

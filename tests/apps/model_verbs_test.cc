@@ -128,10 +128,12 @@ TEST_CASE("model inspect says what is recomputed, and which budget is too small"
   CHECK(with({"--budget", "1g", "--recompute", "sqrt"}).code == 2);
 }
 
-TEST_CASE("model inspect refuses parameters that the machine cannot hold, at once") {
+TEST_CASE("model inspect shows a network that no machine can hold, and takes no memory for it") {
   const Run huge = run({"model", "inspect", "lenet", "--classes", "1073741824"});
-  CHECK(huge.code == static_cast<int>(ExitCode::no_resources));
-  CHECK_THAT(huge.err, Contains("lenet") && Contains("out of memory"));
+  INFO(huge.err);
+  CHECK(huge.code == 0);
+  // 2 TB of them, and as much of gradients: 500 and a bias for each class.
+  CHECK_THAT(huge.out, Contains("\nparameters      537,945,278,"));
 }
 
 TEST_CASE("model autotune writes choices that model inspect takes, and keeps those it is given") {

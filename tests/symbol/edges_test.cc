@@ -229,6 +229,28 @@ TEST_CASE("a classifier's labels are f32 where its arrays have 16 bits") {
   CHECK(behind->arguments.at("data").dtype() == DType::bf16);
 }
 
+TEST_CASE("arrays of unspecified content have the shapes and types of those with initial values") {
+  TestRuntime test;
+  const auto allocate = [&](Content content) {
+    const Symbol net = make_network(table(), "tiny-bn", {}).value();
+    const auto made =
+        allocate_bindings(test.runtime, net, {{"data", {2, 1, 28, 28}}}, DType::f32, {}, content);
+    INFO(made.status().to_string());
+    REQUIRE(made.ok());
+    return *made;
+  };
+  const Bindings initial = allocate(Content::initial), unspecified = allocate(Content::unspecified);
+  const auto same = [](const auto& a, const auto& b) {
+    return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+      return x.first == y.first && x.second.shape() == y.second.shape() &&
+             x.second.dtype() == y.second.dtype();
+    });
+  };
+  CHECK(initial.auxiliary.size() == 2);
+  CHECK(same(initial.arguments, unspecified.arguments));
+  CHECK(same(initial.auxiliary, unspecified.auxiliary));
+}
+
 TEST_CASE("shapes of Python 2, and a given shape before a declared one") {
   const auto shape = [](const char* text, const std::map<std::string, Shape>& given) {
     return Symbol::variable("v", {{"__shape__", text}}).infer_shapes(given);
