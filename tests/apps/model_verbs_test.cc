@@ -132,7 +132,7 @@ TEST_CASE("model inspect shows a network that no machine can hold, and takes no 
   const Run huge = run({"model", "inspect", "lenet", "--classes", "1073741824"});
   INFO(huge.err);
   CHECK(huge.code == 0);
-  // 2 TiB of them with their gradients: 501 for each class.
+  // 2 TiB of them, and as much of gradients: 501 for each class.
   CHECK_THAT(huge.out, Contains("\nparameters      537,945,079,894\n"));
 }
 
