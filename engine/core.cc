@@ -295,7 +295,7 @@ void Core::finish(OperationState* operation) {
   const std::uint64_t finished = finished_.load(std::memory_order_relaxed) + 1;
   finished_.store(finished, std::memory_order_relaxed);
   if (finished >= gives_way_until_) {
-    gives_way_until_ = kNobody;
+    gives_way_until_ = kNever;
     caught_up_.notify_all();
   }
   if (operation->has_bytes) {

@@ -146,7 +146,7 @@ class Core : public std::enable_shared_from_this<Core> {
   static constexpr std::size_t kUnreportedMax = 64;
   static constexpr std::chrono::seconds kPauseWarn{60};  // a wait this long is logged with a dump
   static constexpr std::chrono::milliseconds kGiveWay{1};
-  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // gives way
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
   static constexpr std::uint64_t kDumpOperationsMax = 1000;
   static constexpr int kWaitSpins = 1024;  // on x86 about what it costs to fall asleep and be woken
 
@@ -203,7 +203,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::uint64_t pending() const TROUPE_REQUIRES(mutex_);
   bool crowded(std::size_t device, std::uint64_t bytes) const;
   /// Before one more is pushed: waits or gives way where the thread may, without the mutex.
-  void find_room(std::size_t device, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
+  void find_room(const LaneInfo& lane, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
   void wait_for_room(std::size_t device, std::uint64_t bytes);
   /// Sleeps until finished_ has grown to `until`, kGiveWay at most; whether it has.
   bool give_way(std::uint64_t until);
@@ -248,7 +248,8 @@ class Core : public std::enable_shared_from_this<Core> {
   OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   AllWait* all_waits_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
-  std::uint64_t gives_way_until_ TROUPE_GUARDED_BY(mutex_) = kNobody;  // finished_; of the first
+  // The least value of finished_ for which one who gives way sleeps; kNever: nobody does.
+  std::uint64_t gives_way_until_ TROUPE_GUARDED_BY(mutex_) = kNever;
   EngineCounters counters_ TROUPE_GUARDED_BY(mutex_);
   std::shared_ptr<Failure> cancelled_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Failure>> unreported_ TROUPE_GUARDED_BY(mutex_);

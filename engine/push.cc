@@ -13,9 +13,9 @@ namespace troupe::engine {
 OperationState* Core::enter(const Operation& request, OperationKind kind) {
   const int lane = find_lane(request.lane, kind);
   check_request(request);
-  const std::size_t device = lanes_[static_cast<std::size_t>(lane)].device;
+  const LaneInfo& info = lanes_[static_cast<std::size_t>(lane)];
   make_place();
-  find_room(device, request.bytes);
+  find_room(info, request.bytes);
   OperationState* const operation = pool_.take();
   operation->serial = next_serial();
   operation->name = request.name;
@@ -26,7 +26,7 @@ OperationState* Core::enter(const Operation& request, OperationKind kind) {
   operation->has_bytes = request.bytes > 0;
   if (operation->has_bytes) {
     operation->bytes = request.bytes;
-    pending_bytes_[device].fetch_add(request.bytes, std::memory_order_relaxed);
+    pending_bytes_[info.device].fetch_add(request.bytes, std::memory_order_relaxed);
   }
   pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   ++entered_;
@@ -92,27 +92,31 @@ bool Core::crowded(std::size_t device, std::uint64_t bytes) const {
   return bytes > 0 && held > 0 && held + bytes > options_.engine_pending_bytes_max;
 }
 
-// What has completed is asked only when what was known of it does not do.
-void Core::find_room(std::size_t device, std::uint64_t bytes) {
-  const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
-  const bool full = bytes > 0 && crowded(device, bytes);
-  if (!full && !pace_.look_is_due(pushed)) return;
-  if (thread_role() != ThreadRole::outside) return;
-  const PushPace::Answer answer =
-      full ? PushPace::Answer::wait
-           : pace_.look(pushed, pushed - completed_.load(std::memory_order_relaxed),
-                        entered_ - finished_.load(std::memory_order_relaxed));
-  if (answer == PushPace::Answer::go_on) return;
-  const std::uint64_t most_of_them = entered_ - std::min(entered_, PushPace::kCaughtUp);
-  entry_mutex_.unlock();
-  bool caught_up = false;
-  if (answer == PushPace::Answer::wait) {
-    wait_for_room(device, bytes);
-  } else {
-    caught_up = give_way(most_of_them);
+// What lanes count is read only when the pace says so: they write it all the time.
+void Core::find_room(const LaneInfo& lane, std::uint64_t bytes) {
+  for (;;) {
+    const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
+    const bool full = bytes > 0 && crowded(lane.device, bytes);
+    if (!full && !pace_.look_is_due(pushed)) return;
+    if (thread_role() != ThreadRole::outside) return;
+    const PushPace::Answer answer =
+        full ? PushPace::Answer::wait
+             : pace_.look(pushed, pushed - completed_.load(std::memory_order_relaxed),
+                          entered_ - finished_.load(std::memory_order_relaxed));
+    if (answer == PushPace::Answer::go_on) return;
+    const bool urgent = lane.lane.kind == LaneKind::priority;  // never waits behind compute
+    if (answer == PushPace::Answer::give_way && urgent) return;
+    const std::uint64_t most_of_them = entered_ - std::min(entered_, PushPace::kCaughtUp);
+    entry_mutex_.unlock();
+    bool caught_up = false;
+    if (answer == PushPace::Answer::wait) {
+      wait_for_room(lane.device, bytes);
+    } else {
+      caught_up = give_way(most_of_them);
+    }
+    make_place();
+    if (caught_up) pace_.caught_up(pushed_.load(std::memory_order_relaxed));
   }
-  make_place();
-  if (caught_up) pace_.caught_up();
 }
 
 void Core::wait_for_room(std::size_t device, std::uint64_t bytes) {

@@ -13,10 +13,13 @@ namespace troupe::engine {
 /// Asked before each push; most answers need no look at what the lanes have done.
 class PushPace {
  public:
-  /// Operations pending, replays apart: more is far ahead.
+  /// With so many operations pending, replays apart, a pusher is far ahead.
   static constexpr std::uint64_t kFarAhead = 1024;
   /// No more than so many of them are left when the lanes have caught up.
   static constexpr std::uint64_t kCaughtUp = kFarAhead / 2;
+
+  /// The most operations between two pauses.
+  static constexpr std::uint64_t kSeldom = 65'536;
 
   enum class Answer : std::uint8_t {
     go_on,
@@ -42,15 +45,19 @@ class PushPace {
     const bool gives_way = pushed >= rests_until_;
     if (gives_way) {
       rests_until_ = pushed + stride_;
-      stride_ = std::min(2 * stride_, limit_);
+      stride_ = std::min(2 * stride_, kSeldom);
     }
-    look_at_ = std::min(pushed + room, rests_until_);
+    look_at_ = pushed + std::min(room, rests_until_ - pushed);
     return gives_way ? Answer::give_way : Answer::go_on;
   }
 
   /// The lanes have, while a pusher gave way. When they do not, the next pause is twice as far
   /// away.
-  void caught_up() { stride_ = kCaughtUp; }
+  void caught_up(std::uint64_t pushed) {
+    stride_ = kCaughtUp;
+    rests_until_ = pushed + stride_;
+    look_at_ = std::min(look_at_, rests_until_);
+  }
 
  private:
   const std::uint64_t limit_;

@@ -148,7 +148,7 @@ bool Core::orphan(CompiledProgram& program) {
 
 void Core::push_replay(CompiledProgram& program, int priority) {
   entry_mutex_.lock();
-  find_room(0, 0);
+  find_room(lanes_.front(), 0);
   entry_mutex_.unlock();
   std::unique_ptr<Replay> replay;
   mutex_.lock();
@@ -289,7 +289,7 @@ bool Core::run_inner_operations(Replay& replay, ReplayThread& thread, bool& ran)
   }
 }
 
-// True: somebody else may go before a replay whose equals are of priority `first`.
+// True: something was pushed, or something is ready whose priority is `first` at least.
 bool Core::is_overtaken(const ReplayThread& thread, int first) const {
   return thread.ready_priority != nullptr &&
          (!inbox_.empty() || thread.ready_priority->load(std::memory_order_relaxed) >= first);

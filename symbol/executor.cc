@@ -338,7 +338,7 @@ base::Status Binder::add_head_gradients(const std::vector<HeadGradient>& gradien
   for (const HeadGradient& gradient : gradients) {
     const std::size_t v = numbers[flat_.heads[gradient.head]];
     TROUPE_TRY_ASSIGN(NDArray array,
-                      NDArray::zeros(runtime_, shapes[v], dtypes[v], executor_.options_.device));
+                      NDArray::empty(runtime_, shapes[v], dtypes[v], executor_.options_.device));
     bound.variables.emplace(gradient.name, array);
     executor_.head_gradients_.push_back(std::move(array));
     executor_.needs_head_gradients_ |= gradient.leads;

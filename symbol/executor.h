@@ -175,7 +175,7 @@ class Executor {
 /// What arrays hold that nobody has written yet.
 enum class Content : std::uint8_t {
   initial,      ///< arguments zero, auxiliary states their initial values
-  unspecified,  ///< takes no memory of the machine: for executors that are looked at and never run
+  unspecified,  ///< takes no memory of the host as long as nobody writes: to look at, not to run
 };
 
 /// Arrays for every argument and auxiliary state of `symbol` from the shapes of some (its data).

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the verbs of models print, and which words they refuse.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -129,11 +131,32 @@ TEST_CASE("model inspect says what is recomputed, and which budget is too small"
 }
 
 TEST_CASE("model inspect shows a network that no machine can hold, and takes no memory for it") {
-  const Run huge = run({"model", "inspect", "lenet", "--classes", "1073741824"});
+  const auto resident_most = [] {  // KiB
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const auto before = resident_most();
+  const Run huge = run({"model", "inspect", "lenet", "--classes", "33554432"});
   INFO(huge.err);
   CHECK(huge.code == 0);
-  // 2 TiB of them, and as much of gradients: 501 for each class.
-  CHECK_THAT(huge.out, Contains("\nparameters      537,945,079,894\n"));
+  // 63 GiB of them, and as much of gradients: 501 for each class.
+  CHECK_THAT(huge.out, Contains("\nparameters      16,811,196,502\n"));
+  // A head that is no loss has a gradient that somebody gives.
+  const TestFolder folder("model-verbs-test-inspect");
+  const std::string path = (folder.path() / "wide.json").string();
+  std::ofstream(path) << R"({"nodes": [
+    {"op": "null", "name": "data", "inputs": []},
+    {"op": "null", "name": "w", "inputs": []},
+    {"op": "null", "name": "b", "inputs": []},
+    {"op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "67108864"},
+     "inputs": [[0, 0, 0], [1, 0, 0], [2, 0, 0]]}],
+    "arg_nodes": [0, 1, 2], "heads": [[3, 0, 0]]})";
+  const Run wide = run({"model", "inspect", path.c_str(), "--input", "8"});
+  INFO(wide.err);
+  CHECK(wide.code == 0);
+  CHECK_THAT(wide.out, Contains("(32, 67108864)"));
+  CHECK(resident_most() - before < 1024 * 1024);
 }
 
 TEST_CASE("model autotune writes choices that model inspect takes, and keeps those it is given") {

@@ -318,6 +318,33 @@ TEST_CASE("a pusher outside waits while the pending limit is exceeded") {
   CHECK(f.engine->counters().completed == 101);
 }
 
+TEST_CASE("a pusher that gave way keeps to the limit of memory that others reached meanwhile") {
+  constexpr std::uint64_t kBytesMax = 1200;  // a pusher gives way at 1,024 operations
+  Fixture f(true, EngineOptions{.engine_pending_bytes_max = kBytesMax});
+  Gate gate;
+  const Variable x = f.variable("x");
+  f.push("gate", {}, {x}, [&](RunContext&) {
+    gate.pass();
+    return Status();
+  });
+  const std::vector<Variable> writes = {x};
+  const auto push = [&] {
+    for (int i = 0; i < 1000; ++i) {
+      f.engine->push({.name = "op", .writes = writes, .lane = kCompute, .bytes = 1},
+                     [](RunContext&) { return Status(); });
+    }
+  };
+  std::thread one(push), other(push);
+  while (f.engine->counters().pending < kBytesMax + 1) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // longer than one gives way
+  CHECK(f.engine->counters().pending == kBytesMax + 1);
+  gate.open();
+  one.join();
+  other.join();
+  CHECK(f.engine->wait_all().ok());
+  CHECK(f.engine->counters().completed == 2001);
+}
+
 TEST_CASE("a pusher outside waits while the memory held by pending operations is exceeded") {
   Fixture f(true, EngineOptions{.engine_pending_bytes_max = 100});
   Gate gate;

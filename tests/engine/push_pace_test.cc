@@ -29,7 +29,7 @@ TEST_CASE("a pusher looks at what is done when it may be far ahead, not before")
 TEST_CASE("a pusher far ahead gives way, again when it may be as far ahead once more") {
   PushPace pace(65'536);
   CHECK(pace.look(kFar, kFar, kFar) == Answer::give_way);
-  pace.caught_up();
+  pace.caught_up(kFar);
   CHECK_FALSE(pace.look_is_due(kFar + kCaughtUp - 1));
   REQUIRE(pace.look_is_due(kFar + kCaughtUp));
   CHECK(pace.look(kFar + kCaughtUp, kFar - 1, kFar - 1) == Answer::go_on);
@@ -48,7 +48,7 @@ int ways_given(PushPace& pace, std::uint64_t stop, std::uint64_t stuck, std::uin
     if (answer == Answer::wait && pending <= stuck) break;
     ways += answer == Answer::give_way ? 1 : 0;
     pending = std::min(pending, stuck);
-    if (answer == Answer::give_way && pending <= kCaughtUp) pace.caught_up();
+    if (answer == Answer::give_way && pending <= kCaughtUp) pace.caught_up(pushed);
   }
   return ways;
 }
@@ -66,6 +66,23 @@ TEST_CASE("operations that stand still cost pushers of others a few pauses, not 
   std::uint64_t pushed = 0;
   CHECK(ways_given(pace, 1'000'000, 600, pushed) < 7 + 1'000'000 / 65'536 + 1);
   CHECK(pushed == 1'000'000);
+}
+
+TEST_CASE("lanes that stood still and follow again are given way as before") {
+  PushPace pace(65'536);
+  std::uint64_t pushed = 0;
+  ways_given(pace, 40'000, 65'536, pushed);  // the next pause would be 32,768 operations away
+  REQUIRE(pace.look(70'000, 30'000, 30'000) == Answer::give_way);
+  pace.caught_up(70'000);
+  CHECK(pace.look(70'500, kFar, kFar) == Answer::go_on);
+  CHECK(pace.look_is_due(70'000 + kCaughtUp));
+  CHECK(pace.look(70'000 + kCaughtUp, kFar, kFar) == Answer::give_way);
+}
+
+TEST_CASE("a limit that no count reaches is none") {
+  PushPace pace(~std::uint64_t{0});
+  CHECK(pace.look(2 * kFar, 2 * kFar, 2 * kFar) == Answer::give_way);
+  CHECK_FALSE(pace.look_is_due(2 * kFar + kCaughtUp - 1));
 }
 
 TEST_CASE("lanes that follow are given way whenever a pusher is far ahead") {
