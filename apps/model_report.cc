@@ -23,6 +23,8 @@
 #include "symbol/autotune.h"
 #include "symbol/describe.h"
 #include "symbol/executor.h"
+#include "symbol/gradient.h"
+#include "symbol/infer.h"
 #include "symbol/networks/networks.h"
 
 namespace troupe::apps {
@@ -230,6 +232,17 @@ auto with_runtime(const InspectOptions& options, const ops::OpTable& table,
   return use(runtime);
 }
 
+/// The parameters that have a gradient; jobs train networks with others, too, behind stop_gradient.
+base::Result<std::vector<std::string>> with_gradient(const ops::OpTable& table,
+                                                     const Symbol& network) {
+  std::vector<std::string> names = network.list_parameters();
+  const symbol::Graph graph = network.graph();
+  TROUPE_TRY_ASSIGN(const auto dtypes, symbol::infer_dtypes(graph, {}));
+  TROUPE_TRY_ASSIGN(const auto without, symbol::without_gradient(table, graph, names, dtypes));
+  for (const std::string& name : without) std::erase(names, name);
+  return names;
+}
+
 /// The network bound for training with all gradients and for prediction, as a worker does.
 /// `tuner`: measures its kernels; null: nothing is measured.
 base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
@@ -259,7 +272,8 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
       symbol::Bindings bindings,
       symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}},
                                 base::DType::f32, options.device, symbol::Content::unspecified));
-  for (const std::string& name : network.list_parameters()) {
+  TROUPE_TRY_ASSIGN(const auto learned, with_gradient(runtime.ops, network));
+  for (const std::string& name : learned) {
     bindings.grad_req[name] = symbol::GradReq::write;
     const ndarray::NDArray& argument = bindings.arguments.at(name);
     TROUPE_TRY_ASSIGN(
@@ -300,7 +314,7 @@ base::Result<ModelReport> report_on(const InspectOptions& options, const ops::Op
                                 node.kernel, node.declines});
   }
   report.batch = options.batch;
-  report.parameters = bound.parameters;
+  for (const LayerReport& layer : report.layers) report.parameters += layer.parameters;
   report.train_bytes = bound.arena_bytes;
   report.live_set_bytes = bound.live_set_bytes;
   report.unshared_bytes = bound.unshared_bytes;

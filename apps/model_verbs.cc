@@ -114,9 +114,12 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
                                    tuned->measured));
   if (tuned->left > 0) {
     context.console.note(
-        fmt::format("{}: {} left to the rule; --kernels {} goes on from here",
-                    stopped ? "stopped" : "warning: the time of " + verb.time + " was used up",
-                    base::format_counted(tuned->left, "call"), verb.output));
+        stopped
+            ? fmt::format("stopped: {} left to the rule; --kernels {} goes on from here",
+                          base::format_counted(tuned->left, "call"), verb.output)
+            : fmt::format("warning: {} left to the rule, which did not fit into the time of {}; "
+                          "--kernels {} goes on from here, if need be with a longer --time",
+                          base::format_counted(tuned->left, "call"), verb.time, verb.output));
   }
   if (tuned->failed > 0) {
     context.console.note(
