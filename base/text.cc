@@ -39,9 +39,20 @@ Character first_of(std::string_view text) {
   return {code, bytes};
 }
 
+/// Of Unicode: separators of lines and paragraphs, and what turns the direction of the text behind
+/// it, so that a line reads otherwise than it is.
+bool breaks_or_turns(std::uint32_t code) {
+  constexpr std::uint32_t kArabicMark = 0x61c, kLeftToRightMark = 0x200e, kRightToLeftMark = 0x200f;
+  constexpr std::uint32_t kLineSeparator = 0x2028, kRightToLeftOverride = 0x202e;
+  constexpr std::uint32_t kLeftToRightIsolate = 0x2066, kPopIsolate = 0x2069;
+  return code == kArabicMark || code == kLeftToRightMark || code == kRightToLeftMark ||
+         (code >= kLineSeparator && code <= kRightToLeftOverride) ||
+         (code >= kLeftToRightIsolate && code <= kPopIsolate);
+}
+
 bool control(const Character& character) {
-  return character.valid &&
-         (character.code < 0x20 || (character.code >= 0x7f && character.code < 0xa0));
+  const std::uint32_t code = character.code;
+  return character.valid && (code < 0x20 || (code >= 0x7f && code < 0xa0) || breaks_or_turns(code));
 }
 
 }  // namespace

@@ -15,11 +15,11 @@ std::string shortened(std::string_view text, std::size_t bytes_max);
 /// How much of a name or text from outside an error quotes.
 inline constexpr std::size_t kQuotedBytesMax = 80;
 
-/// One line that a terminal shows and does nothing else with: each control character (C0, DEL, C1)
-/// and each byte that is no UTF-8 is '?'.
+/// One line that a terminal shows and does nothing else with: each control character (C0, DEL, C1,
+/// separators of lines, marks that turn the direction) and each byte that is no UTF-8 is '?'.
 std::string printable(std::string_view text);
 
-/// True when `text` has a control character: C0, DEL, or C1 as UTF-8.
+/// True when `text` has one of these control characters, as UTF-8.
 bool has_control(std::string_view text);
 
 }  // namespace troupe::base

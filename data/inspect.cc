@@ -105,6 +105,9 @@ std::string CheckReport::to_string() const {
   if (split_records > 0) text += fmt::format(", {} of them split", split_records);
   if (first_image)
     text += fmt::format(", {} images, the first {}", images, first_image->to_string());
+  if (images < records) {
+    text += fmt::format(", {} without an image", base::format_counted(records - images, "record"));
+  }
   text += "\n";
   if (!first_bad.ok()) {
     text += fmt::format("damaged: {}, {}; first bad offset {}: {}\n",

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "symbol/mxnet.h"
 #include "symbol/node.h"
 #include "symbol/symbol.h"
@@ -59,7 +60,9 @@ base::Result<json> parse_text(std::string_view text) {
   } catch (const json::parse_error& fault) {
     return base::error(Errc::invalid_argument, "symbol JSON, byte {}: not JSON", fault.byte);
   } catch (const json::exception& fault) {
-    return base::error(Errc::invalid_argument, "symbol JSON: {}", fault.what());
+    constexpr std::size_t kFaultMost = 120;  // it has the whole number that no double holds
+    return base::error(Errc::invalid_argument, "symbol JSON: {}",
+                       base::shortened(fault.what(), kFaultMost));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "ops/op.h"
 
 namespace troupe::symbol {
@@ -35,7 +36,8 @@ base::Result<json> parse(std::string_view text) {
   } catch (const json::parse_error& fault) {
     return malformed("byte {}: not JSON", fault.byte);
   } catch (const json::exception& fault) {
-    return malformed("{}", fault.what());
+    constexpr std::size_t kFaultMost = 120;  // it has the whole number that no double holds
+    return malformed("{}", base::shortened(fault.what(), kFaultMost));
   }
 }
 

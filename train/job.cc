@@ -17,8 +17,6 @@
 namespace troupe::train {
 namespace {
 
-constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
-
 base::Result<data::ImageShape> image_shape(const schemas::ModelSpec& model,
                                            const data::Dataset& dataset, data::OnDamage on_damage) {
   TROUPE_TRY_ASSIGN(const data::ImageShape found, dataset.first_image_shape(on_damage));
@@ -194,13 +192,15 @@ base::Status check_room(const Job& job, std::size_t ranks, std::size_t shards) {
                                            static_cast<double>(job.spec.shards());
   const double needed =
       parameters * (copies_of_rank * static_cast<double>(ranks) + arrived + servers);
-  const auto present = static_cast<double>(storage::total_host_bytes());
-  if (needed > present) {
-    return base::error(
-        base::Errc::resource_exhausted,
-        "the network's {} of parameters need {:.1f} GiB here, this process can have {:.1f}",
-        base::format_bytes(static_cast<std::uint64_t>(parameters)), needed / kGibibyte,
-        present / kGibibyte);
+  const std::uint64_t present = storage::total_host_bytes();
+  if (needed > static_cast<double>(present)) {
+    const auto text = [](double bytes) {
+      constexpr double kMost = 1e19;  // below 2^64
+      return base::format_bytes(static_cast<std::uint64_t>(std::min(bytes, kMost)));
+    };
+    return base::error(base::Errc::resource_exhausted,
+                       "the network's {} of parameters need {} here, this process can have {}",
+                       text(parameters), text(needed), base::format_bytes(present));
   }
   // The program's own, its libraries', a rank's lanes and data threads, a server's.
   constexpr std::size_t kOfProcess = 12, kOfShard = 3;

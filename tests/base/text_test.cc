@@ -29,6 +29,9 @@ TEST_CASE("a text is cut at a character's end", "[text]") {
 TEST_CASE("control characters of every kind are shown as '?'", "[text]") {
   CHECK(printable("a\x1b]0;title\x07\nb\x7f") == "a?]0;title??b?");
   CHECK(printable("\u009b31m \u0080\u009f\u00a0") == "?31m ??\u00a0");  // C1: CSI in two bytes
+  CHECK(printable("a\u202eb\u2066c\u2069\u200f\u2028") == "a?b?c???");
+  CHECK(printable("\u2027\u202f\u2065\u206a\u2010\u200d") ==
+        "\u2027\u202f\u2065\u206a\u2010\u200d");
   CHECK(printable("\x9b"
                   "31m") == "?31m");  // and in one, where a terminal takes bytes
   CHECK(printable("\u00fcber \u6f22 \U0001f600") == "\u00fcber \u6f22 \U0001f600");
@@ -45,7 +48,8 @@ TEST_CASE("control characters of every kind are shown as '?'", "[text]") {
 }
 
 TEST_CASE("control characters are found, other bytes are none", "[text]") {
-  for (const char* text : {"a\nb", "\t", "\x7f", "x\u0085", "\u009b"}) CHECK(has_control(text));
+  for (const char* text : {"a\nb", "\t", "\x7f", "x\u0085", "\u009b", "\u202e"})
+    CHECK(has_control(text));
   for (const char* text : {"", "/a b/\u00fc", "/latin-\xfc/x", "\u00a0"}) {
     CHECK_FALSE(has_control(text));
   }

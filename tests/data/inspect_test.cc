@@ -31,7 +31,8 @@ TEST_CASE("a whole file is counted") {
   CHECK(report.images == 12);
   CHECK(report.checksum == base::crc32c(test::read_bytes(path)));
   CHECK_THAT(report.to_string(), Catch::Contains("x.rec: 12 records") &&
-                                     Catch::Contains("12 images, the first 1 x 4 x 4"));
+                                     Catch::Contains("12 images, the first 1 x 4 x 4") &&
+                                     !Catch::Contains("without an image"));
 }
 
 TEST_CASE("the first damage by offset is reported, of records and of images") {
@@ -68,6 +69,7 @@ TEST_CASE("records without images are whole, encoded images are decoded when ask
   test::write_records(path, {bytes_of("text"), {}, record});
   CHECK(check(path).status().ok());
   CHECK(check(path).images == 1);
+  CHECK_THAT(check(path).to_string(), Catch::Contains(", 2 records without an image"));
   const CheckReport report = check(path, true);
   CHECK(report.damaged_images == 1);
   CHECK_THAT(report.status().text(), Catch::Contains("PNG: cannot read to its end"));

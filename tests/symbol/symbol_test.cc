@@ -136,6 +136,9 @@ TEST_CASE("malformed JSON gives one error that says where") {
   CHECK(mentions(fault(""), {"byte"}));
   CHECK(mentions(fault("[]"), {"object"}));
   CHECK(mentions(fault("{}"), {"nodes"}));
+  const base::Status huge = fault("{\"nodes\": 1" + std::string(900'000, '0') + "}");
+  CHECK(mentions(huge, {"symbol JSON", "number overflow", "..."}));
+  CHECK(huge.text().size() < 200);
   CHECK(mentions(fault(R"({"nodes": [7]})"), {"node 0"}));
   CHECK(mentions(fault(R"({"nodes": [{"op": "null", "name": "x", "inputs": []}], "heads": []})"),
                  {"heads"}));
