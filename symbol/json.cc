@@ -60,9 +60,9 @@ base::Result<json> parse_text(std::string_view text) {
   } catch (const json::parse_error& fault) {
     return base::error(Errc::invalid_argument, "symbol JSON, byte {}: not JSON", fault.byte);
   } catch (const json::exception& fault) {
-    constexpr std::size_t kFaultMost = 120;  // it has the whole number that no double holds
+    // What it has of a number that no double holds may be long.
     return base::error(Errc::invalid_argument, "symbol JSON: {}",
-                       base::shortened(fault.what(), kFaultMost));
+                       base::shortened(fault.what(), base::kQuotedBytesMax));
   }
 }
 

@@ -36,8 +36,8 @@ base::Result<json> parse(std::string_view text) {
   } catch (const json::parse_error& fault) {
     return malformed("byte {}: not JSON", fault.byte);
   } catch (const json::exception& fault) {
-    constexpr std::size_t kFaultMost = 120;  // it has the whole number that no double holds
-    return malformed("{}", base::shortened(fault.what(), kFaultMost));
+    // What it has of a number that no double holds may be long.
+    return malformed("{}", base::shortened(fault.what(), base::kQuotedBytesMax));
   }
 }
 

@@ -183,10 +183,7 @@ TEST_CASE("ready operations of one lane run by priority, then by age") {
   Fixture f(true);
   Gate gate;
   const Variable held = f.variable("held");
-  f.push("gate", {}, {held}, [&](RunContext&) {
-    gate.pass();
-    return Status();
-  });
+  f.push_gate(gate, held);
   std::vector<int> order;  // the compute lane has one thread
   int number = 0;
   for (const int priority : {0, -1, 5, 0, 7, 5, -1}) {
@@ -274,10 +271,7 @@ TEST_CASE("a pusher far ahead of a lane that stands still pushes on") {
   Fixture f(true);
   Gate gate;
   const Variable x = f.variable("x");
-  f.push("gate", {}, {x}, [&](RunContext&) {
-    gate.pass();
-    return Status();
-  });
+  f.push_gate(gate, x);
   constexpr int kPushed = 10'000;
   int order = 0;
   bool in_order = true;
@@ -298,10 +292,7 @@ TEST_CASE("a pusher outside waits while the pending limit is exceeded") {
   Fixture f(true, EngineOptions{.engine_pending_operations_max = 16});
   Gate gate;
   const Variable x = f.variable("x");
-  f.push("gate", {}, {x}, [&](RunContext&) {
-    gate.pass();
-    return Status();
-  });
+  f.push_gate(gate, x);
   std::atomic<int> pushed{0};
   std::thread pusher([&] {
     for (int i = 0; i < 100; ++i) {
@@ -323,10 +314,7 @@ TEST_CASE("a pusher that gave way keeps to the limit of memory that others reach
   Fixture f(true, EngineOptions{.engine_pending_bytes_max = kBytesMax});
   Gate gate;
   const Variable x = f.variable("x");
-  f.push("gate", {}, {x}, [&](RunContext&) {
-    gate.pass();
-    return Status();
-  });
+  f.push_gate(gate, x);
   const std::vector<Variable> writes = {x};
   const auto push = [&] {
     for (int i = 0; i < 1000; ++i) {
@@ -349,10 +337,7 @@ TEST_CASE("a pusher outside waits while the memory held by pending operations is
   Fixture f(true, EngineOptions{.engine_pending_bytes_max = 100});
   Gate gate;
   const Variable x = f.variable("x");
-  f.push("gate", {}, {x}, [&](RunContext&) {
-    gate.pass();
-    return Status();
-  });
+  f.push_gate(gate, x);
   const std::vector<Variable> writes = {x};
   const auto push = [&](std::uint64_t bytes) {
     f.engine->push({.name = "op", .writes = writes, .lane = kCompute, .bytes = bytes},

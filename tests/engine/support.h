@@ -64,6 +64,13 @@ struct Fixture {
     engine->push_stream({.name = name, .reads = reads, .writes = writes, .lane = lane},
                         std::move(function));
   }
+  /// Holds `variable`, and its lane, until `gate` is open.
+  void push_gate(Gate& gate, const Variable& variable) {
+    push("gate", {}, {variable}, [&gate](RunContext&) {
+      gate.pass();
+      return base::Status();
+    });
+  }
   Variable variable(std::string_view label) { return engine->new_variable(label); }
 
   base::SteadyClock clock;
