@@ -133,7 +133,7 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
 }
 
 /// For 'single quotes' of a shell.
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   return fmt::format("'{}'", replace_all(text, "'", "'\\''"));
 }
 
@@ -169,7 +169,7 @@ std::string zsh_option(const OptionInfo& option) {
     if (option.kind != WordKind::none) {
       spec += fmt::format(":{}:{}", zsh_text(option.label), zsh_action(option.kind));
     }
-    text += "    " + quoted(spec) + " \\\n";
+    text += "    " + in_quotes(spec) + " \\\n";
   }
   return text;
 }
@@ -186,7 +186,7 @@ std::string zsh_verb(const VerbInfo& program, const VerbInfo& verb) {
     for (const OptionInfo& argument : verb.arguments) {
       const std::string spec =
           fmt::format("{}:{}:{}", ++position, zsh_text(argument.label), zsh_action(argument.kind));
-      text += "    " + quoted(spec) + " \\\n";
+      text += "    " + in_quotes(spec) + " \\\n";
     }
     return text + "    && return 0\n  return 1\n}\n\n";
   }
@@ -194,7 +194,7 @@ std::string zsh_verb(const VerbInfo& program, const VerbInfo& verb) {
       "    '1: :->verb' '*:: :->rest' && return 0\n"
       "  case $state in\n  verb)\n    local -a verbs=(\n";
   for (const VerbInfo& child : verb.verbs) {
-    text += "      " + quoted(child.name + ":" + zsh_text(child.summary)) + "\n";
+    text += "      " + in_quotes(child.name + ":" + zsh_text(child.summary)) + "\n";
   }
   text += "    )\n    _describe -t commands command verbs ;;\n  rest)\n    case $line[1] in\n";
   for (const VerbInfo& child : verb.verbs) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# add_module(name [PACKAGES package...] [LIBRARIES lib...] [SOURCES file...] [EXCLUDE file...]): the
-# one way a folder becomes a library with its tests.
+# add_module(name [PACKAGES package...] [LIBRARIES lib...] [SOURCES file...] [EXCLUDE file...]
+#   [OPTIONS option...]): the one way a folder becomes a library with its tests.
 
 # Reads cmake/layers.txt into TROUPE_LAYERS (names, lowest first) and TROUPE_LAYER_<name> (allowed
 # folders).
@@ -20,9 +20,10 @@ endmacro()
 # Library troupe_<name> from all sources of the folder <name>, linked to the folders that
 # cmake/layers.txt allows and to packages of cmake/Packages.cmake, which programs on an installed
 # Troupe link too; test binaries <name>_test and <name>_slow_test from tests/<name>/*_test.cc. Of
-# folders in TROUPE_TESTS_EXCEPT these have *_plain_test.cc alone: what sanitizers change.
+# folders in TROUPE_TESTS_EXCEPT these have *_plain_test.cc alone: what sanitizers change. OPTIONS
+# are options of the compiler.
 function(add_module name)
-  cmake_parse_arguments(MODULE "" "" "PACKAGES;LIBRARIES;SOURCES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(MODULE "" "" "PACKAGES;LIBRARIES;SOURCES;EXCLUDE;OPTIONS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
   if(MODULE_EXCLUDE)
     list(REMOVE_ITEM sources ${MODULE_EXCLUDE})
@@ -42,7 +43,12 @@ function(add_module name)
   set(sanitizers)
   if(name IN_LIST TROUPE_SANITIZE_FOLDERS)
     set(sanitizers ${TROUPE_SANITIZERS})
-    target_compile_options(troupe_${name} PRIVATE ${sanitizers})
+  endif()
+  set(options ${MODULE_OPTIONS} ${sanitizers})
+  target_compile_options(troupe_${name} PRIVATE ${options})
+  if(NOT "OpenMP" IN_LIST MODULE_PACKAGES)  # which adds an option of its own
+    troupe_precompile(troupe_${name} ${CMAKE_SOURCE_DIR}/cmake/precompiled.h ON "${options}"
+      fmt::fmt)
   endif()
   if(TROUPE_TESTS)
     file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*_test.cc)
@@ -68,28 +74,34 @@ function(add_module name)
   endif()
 endfunction()
 
-# How the target `target` of tests is compiled: with `options`, and with what all tests include
-# compiled beforehand, once for each set of options.
-function(troupe_compile_test target options)
-  # A third less time to compile than -O3; the libraries, which do the work, keep that.
-  set(optimization $<$<CONFIG:Release>:-Og>)
-  string(MD5 key "${options}")
+# Compiles what `header` includes beforehand for the sources of `target`, once for each header and
+# set of options: `options` are the target's own, `pic` says whether it is position-independent code
+# as libraries are, and ARGN names the libraries that have what is included.
+function(troupe_precompile target header pic options)
+  string(MD5 key "${header} ${options}")
   set(precompiled troupe_precompiled_${key})
   if(NOT TARGET ${precompiled})
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled.cc CONTENT "")
     add_library(${precompiled} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled.cc)
-    target_link_libraries(${precompiled} PRIVATE troupe_base Catch2::Catch2)
-    target_compile_options(${precompiled} PRIVATE -fPIE ${optimization} ${options})
-    # Else -fPIC, with which nothing that is compiled for programs can be used.
-    set_target_properties(${precompiled} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_precompile_headers(${precompiled} PRIVATE
-      $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/tests/support/precompiled.h>)
+    target_link_libraries(${precompiled} PRIVATE troupe_options ${ARGN})
+    target_compile_options(${precompiled} PRIVATE ${options})
+    set_target_properties(${precompiled} PROPERTIES POSITION_INDEPENDENT_CODE ${pic})
+    target_precompile_headers(${precompiled} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${header}>)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${precompiled})
-  target_compile_options(${target} PRIVATE ${optimization} ${options})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # for ccache, which looks at preprocessed sources
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
   endif()
+endfunction()
+
+# A third less time to compile than -O3; the libraries, which do the work, keep that.
+set(TROUPE_TEST_OPTIMIZATION $<$<CONFIG:Release>:-Og>)
+
+# How the target `target` of tests is compiled: with `options`.
+function(troupe_compile_test target options)
+  target_compile_options(${target} PRIVATE ${TROUPE_TEST_OPTIMIZATION} ${options})
+  troupe_precompile(${target} ${CMAKE_SOURCE_DIR}/tests/support/precompiled.h OFF
+    "-fPIE;${TROUPE_TEST_OPTIMIZATION};${options}" troupe_base Catch2::Catch2)
 endfunction()
 
 # A Catch2 binary whose cases ctest runs one by one. Files named *_slow_test.cc get the label slow.
@@ -99,6 +111,7 @@ function(troupe_add_test target)
     file(GLOB support CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.cc)
     add_library(troupe_test_main STATIC ${support})
     target_link_libraries(troupe_test_main PUBLIC troupe_base Catch2::Catch2)
+    target_compile_options(troupe_test_main PRIVATE ${TROUPE_TEST_OPTIMIZATION})
   endif()
   include(Catch)
   add_executable(${target} ${TEST_SOURCES} $<TARGET_OBJECTS:troupe_operator_new>)

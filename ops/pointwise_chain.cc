@@ -42,7 +42,7 @@ std::optional<std::size_t> parse_operand(std::string_view word) {
   return operand;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   return "'" + base::shortened(text, base::kQuotedBytesMax) + "'";
 }
 
@@ -54,11 +54,11 @@ Status parse_words(std::span<const std::string_view> words, std::size_t before,
     if (equals != std::string_view::npos) {
       const std::string_view name = word.substr(0, equals);
       if (attributes.emplace(name, word.substr(equals + 1)).second) continue;
-      return base::error(Errc::invalid_argument, "{} is given twice", quoted(name));
+      return base::error(Errc::invalid_argument, "{} is given twice", in_quotes(name));
     }
     const std::optional<std::size_t> operand = parse_operand(word);
     if (!operand || *operand >= before) {
-      return base::error(Errc::invalid_argument, "operand {} (there {})", quoted(word),
+      return base::error(Errc::invalid_argument, "operand {} (there {})", in_quotes(word),
                          before == 1 ? "is only 0" : fmt::format("are 0 to {}", before - 1));
     }
     operands.push_back(*operand);
@@ -179,7 +179,8 @@ Result<PointwiseChain> parse_chain(const Params& params) {
                        kChainTextMost);
   }
   if (std::ranges::any_of(text, [](char c) { return c < ' ' || c > '~'; })) {
-    return base::error(Errc::invalid_argument, "steps: {} is not one line of ASCII", quoted(text));
+    return base::error(Errc::invalid_argument, "steps: {} is not one line of ASCII",
+                       in_quotes(text));
   }
   const std::vector<std::string_view> steps = split(text, ';');
   if (steps.size() > kChainStepsMost) {
@@ -191,7 +192,7 @@ Result<PointwiseChain> parse_chain(const Params& params) {
     const std::size_t index = chain.steps.size();
     auto parsed = parse_step(table, step, chain.inputs + index);
     if (!parsed.ok()) {
-      return parsed.status().with_context(fmt::format("step {}, {}", index + 1, quoted(step)));
+      return parsed.status().with_context(fmt::format("step {}, {}", index + 1, in_quotes(step)));
     }
     chain.steps.push_back(*std::move(parsed));
   }
@@ -202,7 +203,7 @@ Result<PointwiseChain> parse_chain(const Params& params) {
   for (std::size_t i = 0; i < chain.steps.size(); ++i) {
     const Status status = check_mixed(chain.steps[i], is_number);
     if (status.ok()) continue;
-    return status.with_context(fmt::format("step {}, {}", i + 1, quoted(steps[i])));
+    return status.with_context(fmt::format("step {}, {}", i + 1, in_quotes(steps[i])));
   }
   return chain;
 }

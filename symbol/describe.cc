@@ -12,7 +12,7 @@ namespace troupe::symbol {
 
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string result = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -42,13 +42,13 @@ std::string to_dot(const Symbol& symbol, const std::map<std::string, base::Shape
   std::string text = "digraph symbol {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n";
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const GraphNode& node = graph.nodes[i];
-    text += fmt::format("  n{} [label={}, shape={}];\n", i, quoted(node_text(node)),
+    text += fmt::format("  n{} [label={}, shape={}];\n", i, in_quotes(node_text(node)),
                         node.is_variable() ? "ellipse" : "box");
     for (Value input : node.inputs) {
       const std::size_t v = numbers[input];
       const bool shown = shapes.ok() && (*shapes)[v].rank_known();
       text += fmt::format("  n{} -> n{} [label={}];\n", input.node, i,
-                          quoted(shown ? (*shapes)[v].to_string() : ""));
+                          in_quotes(shown ? (*shapes)[v].to_string() : ""));
     }
   }
   return text + "}\n";

@@ -49,7 +49,7 @@ class Build:
 
     def _flags(self, entry):
         """What stands behind the compiler (in front of which a launcher may stand), but input,
-        output, and the header that tests have precompiled, which another compiler made."""
+        output, and the header that is precompiled, which another compiler made."""
         words = shlex.split(entry["command"])
         compiler = next(i for i, word in enumerate(words)
                         if re.fullmatch(r"(.*/)?(g|c|clang)\+\+(-\d+)?", word))

@@ -43,7 +43,7 @@ std::pair<bool, std::string> shell(const std::string& command) {
   return {::pclose(pipe) == 0, text};
 }
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   return "'" + std::regex_replace(text, std::regex("'"), "'\\''") + "'";
 }
 
@@ -60,12 +60,12 @@ class Bash {
   /// What it offers behind these words, the last of which is begun.
   Names offers(const Words& words) const {
     std::string list;
-    for (const std::string& word : words) list += " " + quoted(word);
+    for (const std::string& word : words) list += " " + in_quotes(word);
     const auto [ended_well, text] = shell(
-        fmt::format("cd {} && bash -uc {}", quoted(folder_.path().string()),
-                    quoted(fmt::format("source ./script; COMP_WORDS=(troupe{}); COMP_CWORD={}; "
-                                       "_troupe; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-                                       list, words.size()))));
+        fmt::format("cd {} && bash -uc {}", in_quotes(folder_.path().string()),
+                    in_quotes(fmt::format("source ./script; COMP_WORDS=(troupe{}); COMP_CWORD={}; "
+                                          "_troupe; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+                                          list, words.size()))));
     INFO(text);
     CHECK(ended_well);
     Names names;
@@ -91,7 +91,7 @@ TEST_CASE("shells accept their scripts", "[completion]") {
     }
     const auto path = folder.path() / name;
     std::ofstream(path) << script;
-    const auto [taken, said] = shell(name + " -n " + quoted(path.string()));
+    const auto [taken, said] = shell(name + " -n " + in_quotes(path.string()));
     INFO(said);
     CHECK(taken);
     CHECK(said.empty());
