@@ -352,7 +352,11 @@ bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayT
   enter_unit(program, index, thread);
   const StreamScope scope(thread);
   program.addresses.clear();
-  const auto give_up = [&](const base::Status& why) {
+  const auto leave = [&](const base::Status& why) {
+    if (why.code() == base::Errc::resource_exhausted) {  // says nothing of other times
+      graphs.put_off();
+      return false;
+    }
     base::log_info("{} is issued operation by operation from '{}' on: {}", program.label(),
                    operations.front().name, why.text());
     graphs.give_up();
@@ -369,11 +373,11 @@ bool Core::issue_as_graph(CompiledProgram& program, std::uint32_t index, ReplayT
   if (way == UnitGraphs::Way::issue) return false;
   if (way == UnitGraphs::Way::write_down) {
     base::Result<std::shared_ptr<base::StreamGraph>> graph = write_down(operations, thread);
-    if (!graph.ok()) return give_up(graph.status());
+    if (!graph.ok()) return leave(graph.status());
     graphs.keep(*std::move(graph));
   }
   const base::Status launched = thread.graph_stream->launch(graphs.graph());
-  if (!launched.ok()) return give_up(launched);
+  if (!launched.ok()) return leave(launched);
   program.ended += operations.size();
   program.in_graphs += operations.size();
   thread.issued->add(operations.size());

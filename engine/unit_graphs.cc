@@ -9,6 +9,10 @@ namespace troupe::engine {
 
 UnitGraphs::Way UnitGraphs::choose(const std::vector<const void*>& addresses) {
   if (gave_up_) return Way::issue;
+  if (paused_ > 0) {
+    --paused_;
+    return Way::issue;
+  }
   const auto found = std::find_if(sets_.begin(), sets_.end(),
                                   [&](const Set& set) { return set.addresses == addresses; });
   if (found == sets_.end()) {
@@ -22,6 +26,12 @@ UnitGraphs::Way UnitGraphs::choose(const std::vector<const void*>& addresses) {
 
 void UnitGraphs::keep(std::shared_ptr<base::StreamGraph> graph) {
   sets_.front().graph = std::move(graph);
+}
+
+void UnitGraphs::put_off() {
+  sets_.clear();
+  paused_ = pause_;
+  pause_ = std::min(2 * pause_, kPauseMax);
 }
 
 void UnitGraphs::give_up() {

@@ -18,11 +18,12 @@ class UnitGraphs {
  public:
   /// Sets of addresses that are remembered: batches take turns in a few buffers.
   static constexpr std::size_t kSetsMax = 8;
+  static constexpr std::uint32_t kPauseMin = 16, kPauseMax = 4096;
 
   /// How the unit's work goes out.
   enum class Way : std::uint8_t {
     issue,       ///< one by one: libraries make what they need in a first run
-    write_down,  ///< as a graph that keep() is given; or give_up()
+    write_down,  ///< as a graph that keep() is given; or put_off(), or give_up()
     launch,      ///< as graph()
   };
 
@@ -32,6 +33,9 @@ class UnitGraphs {
   /// What keep() was given for the addresses of the last choose().
   const std::shared_ptr<base::StreamGraph>& graph() const { return sets_.front().graph; }
   void keep(std::shared_ptr<base::StreamGraph> graph);
+  /// There was no memory for a graph: all are dropped, and the work is issued kPauseMin times
+  /// before one is written down again; each time twice as often, up to kPauseMax.
+  void put_off();
   /// The work cannot be written down: it is issued from now on.
   void give_up();
   bool gave_up() const { return gave_up_; }
@@ -44,6 +48,8 @@ class UnitGraphs {
 
   std::vector<Set> sets_;  // the newest use first
   bool gave_up_ = false;
+  std::uint32_t pause_ = kPauseMin;  // the next one
+  std::uint32_t paused_ = 0;         // times that are left of this one
 };
 
 }  // namespace troupe::engine

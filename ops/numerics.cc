@@ -86,8 +86,10 @@ std::string gpus_of(std::span<const base::Device> devices) {
                                  found.toolkit.substr(0, found.toolkit.find(',')));
   // As chains are fused (worth_fusing), but without a context on the device: parameter servers are
   // of a class, too, and compute on none.
+  const base::Status compiler = jit::check_compiler();
   const bool compiles =
-      jit::check_compiler().ok() && std::ranges::all_of(devices, [](base::Device device) {
+      (compiler.ok() || compiler.code() == base::Errc::resource_exhausted) &&
+      std::ranges::all_of(devices, [](base::Device device) {
         const bool usable = device.kind == base::DeviceKind::cuda && gpu::check_device(device).ok();
         return !usable || jit::can_compile(device).ok();
       });

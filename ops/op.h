@@ -75,6 +75,7 @@ struct AuxiliaryState {
   int output = 0;        ///< index of the output that holds this step's batch value
   double initial = 0.0;  ///< value before step 0
   std::string momentum;  ///< name of the parameter m in state = m * state + (1 - m) * batch value
+  std::string frozen;    ///< name of the parameter that is true where the state stays; empty: none
 };
 
 /// A call for the conformance test, the operator benchmark and docs/ops.md.

@@ -375,11 +375,7 @@ bool Binder::narrow() const {
 }
 
 base::Status Binder::bind_training() {
-  for (const std::string& name : wanted_) {
-    if (!executor_.bindings_.arguments.contains(name)) {
-      return base::error(Errc::invalid_argument, "bind: variable '{}' has no array", name);
-    }
-  }
+  TROUPE_TRY(check_given(flat_, variables_));  // before others get names that none of these has
   TROUPE_TRY_ASSIGN(const ValueShapes shapes, infer_shapes(flat_, shapes_of(flat_, variables_)));
   const bool fused = executor_.options_.fused;
   TROUPE_TRY_ASSIGN(
@@ -431,7 +427,11 @@ base::Status Binder::bind_prediction() {
   const bool fused = executor_.options_.fused;
   TROUPE_TRY_ASSIGN(Graph frozen,
                     freeze(runtime_.ops, fused ? fuse_epilogues(flat_, false) : flat_));
-  if (fused) frozen = fold_batch_norms(runtime_.ops, frozen);
+  if (fused) {
+    TROUPE_TRY_ASSIGN(const ValueDTypes dtypes,
+                      infer_dtypes(frozen, dtypes_of(frozen, variables_)));
+    frozen = fold_batch_norms(runtime_.ops, frozen, dtypes);
+  }
   TROUPE_TRY_ASSIGN(frozen, in_precision(std::move(frozen)));
   BoundGraph bound;
   bound.graph = separate_heads(runtime_.ops, eliminate_common_subexpressions(frozen));
@@ -497,6 +497,10 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   TROUPE_TRY(check_array(runtime, "step", own.step, base::Device{}));
   if (!runtime.engine.owns(own.arena->memory()->variable)) {
     return base::error(Errc::invalid_argument, "bind: the arena belongs to another engine");
+  }
+  if (own.arena->device() != own.device) {
+    return base::error(Errc::invalid_argument, "bind: the arena is of {}, the executor of {}",
+                       own.arena->device().to_string(), own.device.to_string());
   }
   if (own.step.dtype() != base::DType::i64 || own.step.shape() != base::Shape() ||
       !own.step.whole() || own.step.device() != base::Device{}) {

@@ -162,7 +162,8 @@ class Fusion {
 
 /// The convolution that the normalisation `node` can be folded into, as an index.
 std::optional<std::size_t> foldable(const Graph& graph, const GraphNode& node,
-                                    const std::vector<int>& readers) {
+                                    const std::vector<int>& readers, const ValueDTypes& dtypes,
+                                    const ValueNumbers& numbers) {
   if (node.is_variable() || node.op->name != "batch_norm_inference") return std::nullopt;
   const std::size_t index = node_index(node.inputs[0]);
   const GraphNode& before = graph.nodes[index];
@@ -173,10 +174,13 @@ std::optional<std::size_t> foldable(const Graph& graph, const GraphNode& node,
   const ops::Params& p = before.params;
   if (p.boolean("with_sum") || p.text("act_type") != "none") return std::nullopt;
   constexpr std::size_t kVectorsEnd = 5;
-  const auto is_variable = [&graph](Value value) { return graph.node(value).is_variable(); };
+  const base::DType dtype = dtypes[numbers[before.inputs[1]]];
+  const auto fits = [&](Value value) {
+    return graph.node(value).is_variable() && dtypes[numbers[value]] == dtype;
+  };
   const bool constant =
-      std::all_of(before.inputs.begin() + 1, before.inputs.end(), is_variable) &&
-      std::all_of(node.inputs.begin() + 1, node.inputs.begin() + kVectorsEnd, is_variable);
+      std::all_of(before.inputs.begin() + 1, before.inputs.end(), fits) &&
+      std::all_of(node.inputs.begin() + 1, node.inputs.begin() + kVectorsEnd, fits);
   return constant ? std::optional(index) : std::nullopt;
 }
 
@@ -250,12 +254,13 @@ Graph fuse_gradient_sums(const Graph& graph) {
   return result;
 }
 
-Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph) {
+Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph, const ValueDTypes& dtypes) {
   if (assigns(graph)) return graph;
   const std::vector<int> readers = count_readers(graph);
+  const ValueNumbers numbers(graph);
   std::vector<bool> folded(graph.nodes.size(), false);
   for (const GraphNode& node : graph.nodes) {
-    if (const auto index = foldable(graph, node, readers)) folded[*index] = true;
+    if (const auto index = foldable(graph, node, readers, dtypes, numbers)) folded[*index] = true;
   }
   Graph result;
   Builder builder(table, result);
@@ -266,7 +271,7 @@ Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (folded[i]) continue;
     GraphNode node = graph.nodes[i];
-    if (const auto index = foldable(graph, node, readers)) {
+    if (const auto index = foldable(graph, node, readers, dtypes, numbers)) {
       const GraphNode& before = graph.nodes[*index];
       const ops::Attributes norm = node.params.to_attributes();
       ops::Attributes fold = some_of(norm, {"eps", "fix_gamma"});

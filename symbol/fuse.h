@@ -6,6 +6,7 @@
 #pragma once
 
 #include "symbol/graph.h"
+#include "symbol/infer.h"
 
 namespace troupe::symbol {
 
@@ -24,8 +25,8 @@ Graph fuse_gradient_sums(const Graph& graph);
 
 /// A frozen graph in which the weights and the bias of a convolution do what a batch normalisation
 /// behind it did, with that one's epilogue; `batch_norm_fold` makes them from the old ones. Where
-/// something else reads the convolution's output, or its weights or statistics are no variables,
-/// nothing changes.
-Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph);
+/// something else reads the convolution's output, or its weights or statistics are no variables of
+/// one dtype, nothing changes. `dtypes`: of the graph's values.
+Graph fold_batch_norms(const ops::OpTable& table, const Graph& graph, const ValueDTypes& dtypes);
 
 }  // namespace troupe::symbol

@@ -10,8 +10,17 @@ namespace troupe::symbol {
 
 namespace {
 
-/// Another move behind those that are there, whose weights shrink by its momentum.
+/// 1 where `node` moves nothing.
+double momentum_of(const GraphNode& node, const ops::AuxiliaryState& state) {
+  const bool frozen = !state.frozen.empty() && node.params.boolean(state.frozen);
+  return frozen ? 1.0 : node.params.real(state.momentum);
+}
+
+/// Another move behind those that are there, whose weights shrink by its momentum. Of nodes that
+/// move nothing one is a part where no other does.
 void move_after(StateUpdate& update, Value value, double momentum) {
+  if (momentum == 1 && !update.parts.empty()) return;
+  if (update.momentum == 1) update.parts.clear();
   for (auto& [part, weight] : update.parts) weight *= momentum;
   update.parts.emplace_back(value, 1 - momentum);
   update.momentum *= momentum;
@@ -41,7 +50,7 @@ std::vector<StateUpdate> state_updates(const Graph& graph) {
       const auto [it, added] = positions.try_emplace(variable.name, updates.size());
       if (added) updates.push_back({variable.name, 1.0, {}});
       move_after(updates[it->second], {static_cast<std::int64_t>(i), state->output},
-                 node.params.real(state->momentum));
+                 momentum_of(node, *state));
     }
   }
   std::reverse(updates.begin(), updates.end());

@@ -9,23 +9,16 @@
 
 #include "base/device.h"
 #include "base/status.h"
+#include "gpu/cuda_error.h"
 
 namespace troupe::gpu {
 
-/// Success, or "cuda:1, cudaMalloc: out of memory" with the code that fits: resource_exhausted for
-/// memory and where another program has the device for itself, failed_precondition where the device
-/// has failed, else internal.
+/// Success, or "cuda:1, cudaMalloc: out of memory" with the code that fits.
 inline base::Status status_of(cudaError_t error, base::Device device, const char* call) {
   if (error == cudaSuccess) return {};
   static_cast<void>(cudaGetLastError());  // what does not stick is told once
-  base::Errc code = base::Errc::internal;
-  if (error == cudaErrorMemoryAllocation || error == cudaErrorDevicesUnavailable) {
-    code = base::Errc::resource_exhausted;
-  }
-  if (error == cudaErrorECCUncorrectable || error == cudaErrorNvlinkUncorrectable) {
-    code = base::Errc::failed_precondition;
-  }
-  return base::error(code, "{}, {}: {}", device.to_string(), call, cudaGetErrorString(error));
+  return base::error(errc_of(error), "{}, {}: {}", device.to_string(), call,
+                     cudaGetErrorString(error));
 }
 
 /// The device that the calling thread issues on (Stream::attach); -1: none.

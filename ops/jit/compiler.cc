@@ -22,6 +22,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "gpu/cuda_error.h"
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
 #include "gpu/shared_library.h"
@@ -161,7 +162,9 @@ class Program {
     code.resize(bytes);
     if (result_ == NVRTC_SUCCESS) result_ = lib_.code(program_, code.data());
     if (result_ == NVRTC_SUCCESS) return code;
-    return base::error(Errc::internal, "NVRTC: {}: {}", lib_.error_text(result_), log());
+    const bool full = result_ == NVRTC_ERROR_OUT_OF_MEMORY;  // says nothing of other times
+    return base::error(full ? Errc::resource_exhausted : Errc::internal, "NVRTC: {}: {}",
+                       lib_.error_text(result_), log());
   }
 
  private:
@@ -187,14 +190,14 @@ std::string recipe(const Library& lib, const std::string& source, int architectu
 }
 
 /// Machine code from the disk or the compiler; unimplemented where that fails, so that other
-/// kernels are asked, and the log says why.
+/// kernels are asked, and the log says why. resource_exhausted where memory was missing.
 Result<std::string> code_of(const Library& lib, const std::string& source, int architecture) {
   const std::string text = recipe(lib, source, architecture);
   if (std::optional<std::string> kept = kernel_cache().get(text)) return *std::move(kept);
   Result<std::string> code = Program(lib, source).code_for(architecture);
   if (!code.ok()) {
     base::log_warn("a kernel could not be compiled: {}", code.status().text());
-    return base::error(Errc::unimplemented, "{}", code.status().text());
+    return declined(code.status());
   }
   const Status put = kernel_cache().put(text, *code);
   static std::atomic<bool> told = false;
@@ -214,10 +217,9 @@ Result<void*> load_kernel(const std::string& code, const char* name) {
   if (error == cudaSuccess) error = cudaLibraryGetKernel(&kernel, loaded, name);
   if (error == cudaSuccess) return static_cast<void*>(kernel);
   if (loaded != nullptr) static_cast<void>(cudaLibraryUnload(loaded));
-  static_cast<void>(cudaGetLastError());                 // what does not stick is told once
-  const bool full = error == cudaErrorMemoryAllocation;  // says nothing of other times
-  return base::error(full ? Errc::resource_exhausted : Errc::unimplemented,
-                     "a compiled kernel could not be loaded: {}", cudaGetErrorString(error));
+  static_cast<void>(cudaGetLastError());  // what does not stick is told once
+  return declined(base::error(gpu::errc_of(error), "a compiled kernel could not be loaded: {}",
+                              cudaGetErrorString(error)));
 }
 #else
 Result<void*> load_kernel(const std::string&, const char*) {
@@ -241,15 +243,18 @@ Loaded& loaded() {
 }  // namespace
 
 Status check_compiler() {
-  static const Status answer = [] {
-    constexpr int kMajor = 9, kMinor = 0;  // any that the library knows
-    Status tried = compile(kNothing, kMajor, kMinor).status();
-    if (tried.code() == Errc::internal) {
-      base::log_warn("no kernels are compiled while this program runs: {}", tried.text());
-    }
-    return tried;
-  }();
-  return answer;
+  static base::Mutex mutex;
+  static std::optional<Status> answer;  // but where memory was missing
+  const base::MutexLock lock(mutex);
+  if (answer) return *answer;
+  constexpr int kMajor = 9, kMinor = 0;  // any that the library knows
+  Status tried = compile(kNothing, kMajor, kMinor).status();
+  if (tried.code() == Errc::resource_exhausted) return tried;
+  if (tried.code() == Errc::internal) {
+    base::log_warn("no kernels are compiled while this program runs: {}", tried.text());
+  }
+  answer = std::move(tried);
+  return *answer;
 }
 
 Status can_compile(base::Device device) {
@@ -301,10 +306,8 @@ Status CompiledKernel::launch(const base::Stream& stream, unsigned blocks, unsig
   void* address = const_cast<std::byte*>(parameter.data());
   const cudaError_t error = cudaLaunchKernel(kernel_, dim3(blocks), dim3(threads), &address, 0,
                                              static_cast<cudaStream_t>(stream.native()));
-  if (error == cudaSuccess) return {};
-  static_cast<void>(cudaGetLastError());
-  return base::error(Errc::internal, "launch on {}: {}", stream.device().to_string(),
-                     cudaGetErrorString(error));
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // is told once
+  return gpu::launch_status(error, stream.device());
 }
 
 }  // namespace troupe::ops::jit

@@ -14,7 +14,8 @@
 
 namespace troupe::ops::jit {
 
-/// Whether NVRTC is there and compiles; tried once. unimplemented or internal says why not.
+/// Whether NVRTC is there and compiles; tried once. unimplemented or internal says why not,
+/// resource_exhausted that there was no memory to try it: it is tried again.
 base::Status check_compiler();
 /// The same, and whether it makes code for `device`, a GPU, that its driver loads. Asks nothing of
 /// the device, so that a process that computes on none makes no context there.

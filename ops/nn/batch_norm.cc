@@ -391,8 +391,16 @@ OpDef define_forward() {
   op.infer_dtype = types_of(1, true);
   op.mixed = MixedPrecision::as_inputs;
   op.gradient = gradient;
-  op.auxiliary = {{.input = 3, .output = 1, .initial = 0.0, .momentum = "momentum"},
-                  {.input = 4, .output = 2, .initial = 1.0, .momentum = "momentum"}};
+  const AuxiliaryState mean{.input = 3,
+                            .output = 1,
+                            .initial = 0.0,
+                            .momentum = "momentum",
+                            .frozen = "use_global_stats"};
+  AuxiliaryState var = mean;
+  var.input = 4;
+  var.output = 2;
+  var.initial = 1.0;
+  op.auxiliary = {mean, var};
   op.in_place = {{0, 0}, {kVectors, 0}};
   op.predict_form = predict_form;
   op.recomputation = {.op = "batch_norm_inference", .kept = {{3, 1}, {4, 2}}};

@@ -3,8 +3,8 @@
 // layouts puts between operators. Pure functions of views; any thread.
 #include <cstring>
 
-#include "ops/nn/copy_kernel.h"
 #include "ops/nn/support.h"
+#include "ops/support/copy_kernel.h"
 #include "ops/support/layout_map.h"
 
 namespace troupe::ops {

@@ -3,8 +3,8 @@
 // cost where the executor gives input and output one buffer. Pure functions of views; any thread.
 #include <algorithm>
 
-#include "ops/nn/copy_kernel.h"
 #include "ops/nn/support.h"
+#include "ops/support/copy_kernel.h"
 
 namespace troupe::ops {
 namespace {

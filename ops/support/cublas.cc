@@ -5,15 +5,13 @@
 #include <cublasLt.h>
 
 #include <array>
-#include <atomic>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "base/mutex.h"
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
 #include "gpu/shared_library.h"
+#include "ops/support/planning_handles.h"
 #include "ops/support/wide_loads.h"
 
 namespace troupe::ops::cublas {
@@ -83,7 +81,8 @@ class Handle {
   Result<cublasLtHandle_t> get() {
     if (handle_ != nullptr) return handle_;
     if (!library().ok()) return library().status();
-    const Status made = checked(library()->create(&handle_), Errc::internal, "cublasLtCreate");
+    const Status made =
+        checked(library()->create(&handle_), Errc::failed_precondition, "cublasLtCreate");
     if (made.ok()) return handle_;
     handle_ = nullptr;
     return made;
@@ -192,26 +191,15 @@ Result<Plan> Plan::make(const Product& product, base::Device device) {
   }
   const gpu::DeviceScope scope(device);
   if (!scope.status().ok()) return declined(scope.status());
-  // As in cudnn.cc.
-  static base::Mutex& mutex = *new base::Mutex;
-  static auto& handles = *new std::vector<std::unique_ptr<Handle>>;
-  const base::MutexLock lock(mutex);
-  const auto index = static_cast<std::size_t>(device.index);
-  while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
-  const Result<cublasLtHandle_t> handle = handles[index]->get();
-  if (!handle.ok()) {
-    // Known and yet of no use: what computes instead is slower, so somebody should know.
-    static std::atomic<bool> told = false;
-    if (!told.exchange(true))
-      base::log_warn("cuBLASLt computes nothing: {}", handle.status().text());
-    return declined(handle.status());
-  }
-  auto prepared = std::make_shared<Prepared>();
-  TROUPE_TRY(prepared->describe(*library(), product));
-  Plan plan;
-  TROUPE_TRY_ASSIGN(plan.workspace_bytes_, prepared->choose(*library(), *handle));
-  plan.prepared_ = std::move(prepared);
-  return plan;
+  static auto& handles = *new PlanningHandles<Handle>;
+  return handles.with(device, [&](cublasLtHandle_t handle) -> Result<Plan> {
+    auto prepared = std::make_shared<Prepared>();
+    TROUPE_TRY(prepared->describe(*library(), product));
+    Plan plan;
+    TROUPE_TRY_ASSIGN(plan.workspace_bytes_, prepared->choose(*library(), handle));
+    plan.prepared_ = std::move(prepared);
+    return plan;
+  });
 }
 
 Status Plan::run(const KernelContext& context, const void* a, const void* b, const void* bias,

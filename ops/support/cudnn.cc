@@ -7,17 +7,15 @@
 #include <cudnn_version.h>
 
 #include <algorithm>
-#include <atomic>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/log.h"
-#include "base/mutex.h"
 #include "gpu/device_scope.h"
 #include "gpu/inventory.h"
 #include "gpu/shared_library.h"
 #include "ops/support/channels_last.h"
+#include "ops/support/planning_handles.h"
 #include "ops/support/wide_loads.h"
 
 namespace troupe::ops::cudnn {
@@ -97,7 +95,7 @@ class Handle {
     const cudnnStatus_t status = lib.create(&handle_);
     if (status == CUDNN_STATUS_SUCCESS) return handle_;
     handle_ = nullptr;
-    return failure(lib, Errc::internal, "cudnnCreate", status);
+    return failure(lib, Errc::failed_precondition, "cudnnCreate", status);
   }
 
  private:
@@ -502,25 +500,14 @@ Result<Plan> Plan::make(const Convolution& convolution, base::Device device, Eng
   }
   const gpu::DeviceScope scope(device);
   if (!scope.status().ok()) return declined(scope.status());
-  // Planning is rare, and a handle takes milliseconds to make: one for all threads and each device,
-  // never destroyed, since at the end the driver may be gone before it.
-  static base::Mutex& mutex = *new base::Mutex;
-  static auto& handles = *new std::vector<std::unique_ptr<Handle>>;
-  const base::MutexLock lock(mutex);
-  const auto index = static_cast<std::size_t>(device.index);
-  while (handles.size() <= index) handles.push_back(std::make_unique<Handle>());
-  const Result<cudnnHandle_t> handle = handles[index]->get();
-  if (!handle.ok()) {
-    // Known and yet of no use: what computes instead is slower, so somebody should know.
-    static std::atomic<bool> told = false;
-    if (!told.exchange(true)) base::log_warn("cuDNN computes nothing: {}", handle.status().text());
-    return declined(handle.status());
-  }
-  Plan plan;
-  TROUPE_TRY_ASSIGN(plan.plan_,
-                    plan_with(*library(), *handle, convolution, engine, plan.workspace_bytes_));
-  plan.workspace_bytes_ = workspace_scratch(plan.workspace_bytes_);
-  return plan;
+  static auto& handles = *new PlanningHandles<Handle>;
+  return handles.with(device, [&](cudnnHandle_t handle) -> Result<Plan> {
+    Plan plan;
+    TROUPE_TRY_ASSIGN(plan.plan_,
+                      plan_with(*library(), handle, convolution, engine, plan.workspace_bytes_));
+    plan.workspace_bytes_ = workspace_scratch(plan.workspace_bytes_);
+    return plan;
+  });
 }
 
 Status Plan::run(const KernelContext& context, const Pointers& at) const {

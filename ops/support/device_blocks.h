@@ -45,9 +45,7 @@ base::Status for_each_unit(const KernelContext& context, std::int64_t count, con
   constexpr std::int64_t kBlocksMax = 1 << 20;
   const auto blocks = static_cast<unsigned>(std::min(count, kBlocksMax));
   call_for_units<<<blocks, kBlockThreads, 0, static_cast<cudaStream_t>(stream)>>>(count, f);
-  const cudaError_t error = cudaGetLastError();
-  if (error == cudaSuccess) return {};
-  return launch_error(*context.stream, cudaGetErrorString(error));
+  return gpu::launch_status(cudaGetLastError(), context.stream->device());
 #else
   TROUPE_CHECK(false, "a device's stream in a build without CUDA");
   return {};

@@ -6,11 +6,6 @@
 
 namespace troupe::ops {
 
-base::Status launch_error(const base::Stream& stream, const char* reason) {
-  return base::error(base::Errc::internal, "launch on {}: {}, of this or of work before it",
-                     stream.device().to_string(), reason);
-}
-
 KernelDef device_kernel(std::function<base::Status(const OpCall&, const KernelContext&)> run) {
   const auto make =
       [run = std::move(run)](const OpCall& call) -> base::Result<std::unique_ptr<Kernel>> {

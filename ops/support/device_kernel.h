@@ -15,11 +15,11 @@
 #include "ops/support/chunks.h"
 #include "ops/support/device_divide.h"
 #include "ops/support/host_device.h"
+#if defined(__CUDACC__)
+#include "gpu/cuda_error.h"
+#endif
 
 namespace troupe::ops {
-
-/// What a launch on `stream` failed with.
-base::Status launch_error(const base::Stream& stream, const char* reason);
 
 #if defined(__CUDACC__)
 // Constants of the grid stay where the launch puts them: without the word, a struct with an array
@@ -52,9 +52,7 @@ base::Status for_each_index(const KernelContext& context, std::int64_t count, co
   const auto blocks = std::min((count + kThreads - 1) / kThreads, kBlocksMax);
   call_for_indices<<<static_cast<unsigned>(blocks), kThreads, 0,
                      static_cast<cudaStream_t>(stream)>>>(count, f);
-  const cudaError_t error = cudaGetLastError();
-  if (error == cudaSuccess) return {};
-  return launch_error(*context.stream, cudaGetErrorString(error));
+  return gpu::launch_status(cudaGetLastError(), context.stream->device());
 #else
   TROUPE_CHECK(false, "a device's stream in a build without CUDA");
   return {};

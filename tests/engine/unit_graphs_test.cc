@@ -3,8 +3,10 @@
 // and that values, errors and the order of ports are those of operations issued one by one.
 #include "engine/unit_graphs.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
@@ -60,6 +62,23 @@ TEST_CASE("addresses that come again are written down, and launched from then on
   CHECK(graphs.choose(at(0)) == Way::issue);
   CHECK(graphs.choose(at(0)) == Way::issue);
   CHECK(first.use_count() == 1);
+}
+
+TEST_CASE("graphs for which there was no memory are tried again, each time later") {
+  UnitGraphs graphs;
+  const std::vector<const void*> addresses{&graphs};
+  std::uint32_t pause = UnitGraphs::kPauseMin;
+  for (int i = 0; i < 12; ++i) {
+    CHECK(graphs.choose(addresses) == Way::issue);
+    CHECK(graphs.choose(addresses) == Way::write_down);
+    graphs.put_off();
+    CHECK_FALSE(graphs.gave_up());
+    for (std::uint32_t k = 0; k < pause; ++k) REQUIRE(graphs.choose(addresses) == Way::issue);
+    pause = std::min(2 * pause, UnitGraphs::kPauseMax);
+  }
+  CHECK(pause == UnitGraphs::kPauseMax);
+  CHECK(graphs.choose(addresses) == Way::issue);
+  CHECK(graphs.choose(addresses) == Way::write_down);
 }
 
 /// A program's operations on doubles: values[to] = values[from] + 1 on the stream, at addresses
@@ -190,6 +209,26 @@ TEST_CASE("work that cannot be written down is issued, for good") {
   CHECK(doubles.values[3] == 3);
   CHECK(stream.graphs() == 0);
   CHECK(stream.launches() == 0);
+}
+
+TEST_CASE("work for whose graph there was no memory is issued, and written down later") {
+  DelayedStream stream;
+  Fixture f(true, EngineOptions{.streams = {&stream}});
+  Doubles doubles;
+  Chain chain(f, doubles);
+  stream.refuse_graph(Status(Errc::resource_exhausted, "the device is full"));
+  const auto replay = [&](std::uint32_t times) {
+    for (std::uint32_t i = 0; i < times; ++i) chain.program.replay();
+    CHECK(f.engine->wait(chain.out).ok());
+    CHECK(doubles.values[3] == 3);
+  };
+  replay(2);  // the second one has no memory
+  stream.refuse_graph({});
+  replay(UnitGraphs::kPauseMin + 1);  // as if nothing were known
+  CHECK(stream.graphs() == 0);
+  replay(1);
+  CHECK(stream.graphs() == 1);
+  CHECK(stream.launches() == 1);
 }
 
 TEST_CASE("an error at a port skips what reads it, and graphs go on behind it") {

@@ -4,8 +4,12 @@
 // sample, files with operators of one name.
 #include <fmt/format.h>
 
+#include <array>
+#include <memory>
+
 #include "base/float16.h"
 #include "ndarray/invoke.h"
+#include "symbol/arena.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {
@@ -227,6 +231,53 @@ TEST_CASE("a classifier's labels are f32 where its arrays have 16 bits") {
   REQUIRE(behind.ok());
   CHECK(behind->arguments.at("label").dtype() == DType::f32);
   CHECK(behind->arguments.at("data").dtype() == DType::bf16);
+}
+
+TEST_CASE("integers may be outputs several times, and as they were given") {
+  TestRuntime test;
+  Composer c(table());
+  const Symbol whole = c.call("cast", "whole", {c.variable("data")}, {{"dtype", "int32"}});
+  Bindings bindings;
+  bindings.arguments["data"] = array(test, {3}, {1, -2, 3});
+  const std::vector<std::int32_t> given{7, 1 << 30, -(1 << 30) - 1};
+  bindings.arguments["labels"] =
+      ndarray::NDArray::from<std::int32_t>(test.runtime, {3}, given).value();
+  const Symbol net = Symbol::group(std::array{whole, whole, c.variable("labels")});
+  const auto bound = Executor::bind(test.runtime, net, bindings);
+  INFO(bound.status().to_string());
+  REQUIRE(bound.ok());
+  for (const bool train : {true, false}) {
+    REQUIRE((*bound)->forward(train).ok());
+    const std::vector<ndarray::NDArray>& outputs = (*bound)->outputs();
+    const std::vector<std::int32_t> rounded{1, -2, 3};
+    CHECK(outputs[0].to_vector<std::int32_t>().value() == rounded);
+    CHECK(outputs[1].to_vector<std::int32_t>().value() == rounded);
+    CHECK(outputs[2].to_vector<std::int32_t>().value() == given);
+  }
+}
+
+TEST_CASE("what bind adds is not taken for a variable that has no array") {
+  TestRuntime test;
+  Composer c(table());
+  const Symbol net =
+      c.call("add_elemwise", "sum", {c.variable("data"), c.variable("data_gradient_sum")});
+  Bindings bindings;
+  bindings.arguments["data"] = array(test, {2}, {1, 2});
+  bindings.grad_req["data"] = GradReq::add;
+  CHECK(mentions(Executor::bind(test.runtime, net, bindings).status(),
+                 {"'data_gradient_sum' has no array"}));
+}
+
+TEST_CASE("an arena of another device is refused") {
+  TestRuntime test;
+  Bindings bindings;
+  bindings.arguments["data"] = array(test, {2}, {1, 2});
+  ExecutorOptions options;
+  options.arena = std::make_shared<Arena>(test.runtime, base::Device{base::DeviceKind::delayed, 0});
+  Composer c(table());
+  const Symbol net = c.call("exp", "out", {c.variable("data")});
+  CHECK(mentions(Executor::bind(test.runtime, net, bindings, options).status(),
+                 {"the arena is of delayed:0", "cpu:0"}));
 }
 
 TEST_CASE("arrays of unspecified content have the shapes and types of those with initial values") {

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ndarray/invoke.h"
 #include "tests/support/catch.h"
 #include "tests/symbol/bound.h"
 
@@ -304,6 +305,50 @@ TEST_CASE("files name the parts of SliceChannel by number") {
   CHECK(shapes.outputs == std::vector<Shape>{{2, 3, 4}, {2, 3, 4}});
   const Symbol again = Symbol::from_json(table(), net.to_json()).value();
   CHECK(again.to_json() == net.to_json());
+}
+
+TEST_CASE("a network that Gluon cast to float16 is bound, its batch_norm in f32") {
+  const std::string text = R"json({"nodes": [
+    {"op": "null", "name": "data", "inputs": []},
+    {"op": "Cast", "name": "half", "inputs": [[0, 0, 0]], "attrs": {"dtype": "float16"}},
+    {"op": "null", "name": "weight", "inputs": [], "attrs": {"__dtype__": "2"}},
+    {"op": "Convolution", "name": "conv", "inputs": [[1, 0, 0], [2, 0, 0]],
+     "attrs": {"kernel": "(3, 3)", "num_filter": "4", "no_bias": "True"}},
+    {"op": "null", "name": "gamma", "inputs": [], "attrs": {"__dtype__": "0"}},
+    {"op": "null", "name": "beta", "inputs": [], "attrs": {"__dtype__": "0"}},
+    {"op": "null", "name": "mean", "inputs": [], "attrs": {"__dtype__": "0"}},
+    {"op": "null", "name": "var", "inputs": [], "attrs": {"__dtype__": "0"}},
+    {"op": "BatchNorm", "name": "bn", "attrs": {"fix_gamma": "False"},
+     "inputs": [[3, 0, 0], [4, 0, 0], [5, 0, 0], [6, 0, 0], [7, 0, 0]]},
+    {"op": "Activation", "name": "relu", "inputs": [[8, 0, 0]], "attrs": {"act_type": "relu"}},
+    {"op": "Cast", "name": "out", "inputs": [[9, 0, 0]], "attrs": {"dtype": "float32"}}],
+    "arg_nodes": [0, 2, 4, 5, 6, 7], "heads": [[10, 0, 0]]})json";
+  const Symbol net = Symbol::from_json(table(), text).value();
+  tests::TestRuntime test;
+  std::vector<std::vector<float>> outputs;
+  for (const bool fused : {true, false}) {
+    Bindings bindings = allocate_bindings(test.runtime, net, {{"data", {2, 3, 6, 6}}}).value();
+    CHECK(bindings.arguments.at("weight").dtype() == base::DType::f16);
+    CHECK(bindings.auxiliary.at("var").dtype() == base::DType::f32);
+    for (const auto* arrays : {&bindings.arguments, &bindings.auxiliary}) {
+      for (const auto& [name, array] : *arrays) {
+        if (array.dtype() == base::DType::f32) fill(array, name, 0.5, 1.5);
+      }
+    }
+    const ndarray::NDArray ones =
+        ndarray::call(test.runtime, "ones", {}, {{"shape", "(4, 3, 3, 3)"}});
+    bindings.arguments.at("weight") =
+        ndarray::call(test.runtime, "cast", {ones}, {{"dtype", "float16"}});
+    ExecutorOptions options;
+    options.fused = fused;
+    const auto executor = Executor::bind(test.runtime, net, bindings, options).value();
+    REQUIRE(executor->forward(false).ok());
+    outputs.push_back(executor->outputs()[0].to_vector<float>().value());
+  }
+  REQUIRE(outputs[0].size() == outputs[1].size());
+  for (std::size_t i = 0; i < outputs[0].size(); ++i) {
+    CHECK(outputs[0][i] == Approx(outputs[1][i]).epsilon(2e-3));
+  }
 }
 
 TEST_CASE("operands of MXNet's elemwise operators are inferred from each other") {

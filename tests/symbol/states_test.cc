@@ -46,5 +46,25 @@ TEST_CASE("batch_norms that share their states move them one after the other, as
   }
 }
 
+TEST_CASE("a batch_norm with use_global_stats moves no state") {
+  const bool shared = GENERATE(true, false), frozen_first = GENERATE(true, false);
+  TestRuntime test;
+  Composer c(table());
+  const Symbol x = c.variable("x"), gamma = c.variable("gamma"), beta = c.variable("beta");
+  const Symbol mean = c.variable("mean"), var = c.variable("var");
+  const ops::Attributes frozen = {{"use_global_stats", "True"}}, moves = {{"momentum", "0.9"}};
+  Symbol net = c.call("BatchNorm", "bn1", {x, gamma, beta, mean, var},
+                      !shared || frozen_first ? frozen : moves);
+  if (shared) {
+    net = c.call("BatchNorm", "bn2", {net, gamma, beta, mean, var}, frozen_first ? moves : frozen);
+  }
+  Bindings bindings =
+      allocate_bindings(test.runtime, c.finish(net).value(), {{"x", {4, 2}}}, base::DType::f64)
+          .value();
+  const auto executor = Executor::bind(test.runtime, net, bindings).value();
+  CHECK(executor->momenta().at("mean") == (shared ? 0.9 : 1.0));
+  CHECK(executor->momenta().at("var") == (shared ? 0.9 : 1.0));
+}
+
 }  // namespace
 }  // namespace troupe::symbol
