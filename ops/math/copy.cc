@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // copy: the same values in other memory, and stop_gradient, a copy that cuts the gradient. Of any
-// dtype: integers are moved.
+// dtype.
 #include "ops/support/arithmetic.h"
 #include "ops/support/copy_kernel.h"
 
 namespace troupe::ops {
 namespace {
-
-/// Of floating types, in any layout.
-KernelDef value_kernel() {
-  KernelDef kernel = plain_pointwise_kernel<1>([](auto x) { return x; });
-  kernel.make = [make = kernel.make](const OpCall& call) -> base::Result<std::unique_ptr<Kernel>> {
-    const base::DType dtype = call.outputs.front().dtype;
-    if (base::is_floating(dtype)) return make(call);
-    return base::error(base::Errc::unimplemented, "{} is moved", base::dtype_name(dtype));
-  };
-  return kernel;
-}
 
 OpDef copy_like(std::string name) {
   OpDef op = unary_definition();
@@ -24,7 +13,7 @@ OpDef copy_like(std::string name) {
   op.infer_dtype = infer_copied_dtype;
   op.maps_zero_to_zero = always;
   op.pointwise = pointwise_term("$0");
-  op.kernels = {value_kernel(), copy_kernel()};
+  op.kernels = {copy_kernel()};
   op.samples = {{.title = "matrix", .inputs = {{3, 5}}}};
   return op;
 }
