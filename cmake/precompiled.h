@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nearly every source includes, compiled once for all libraries: a quarter of the time that a
+// What nearly every source includes, compiled once for all libraries: a fifth of the time that a
 // source takes to compile goes here. Sources include what they use all the same; the preset `tidy`
 // compiles each without this file.
 #pragma once
