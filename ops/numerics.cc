@@ -86,12 +86,13 @@ std::string gpus_of(std::span<const base::Device> devices) {
                                  found.toolkit.substr(0, found.toolkit.find(',')));
   // As chains are fused (worth_fusing), but without a context on the device: parameter servers are
   // of a class, too, and compute on none.
-  const base::Status compiler = jit::check_compiler();
+  const auto works = [](const base::Status& tried) {  // a lack of memory says nothing of it
+    return tried.ok() || tried.code() == base::Errc::resource_exhausted;
+  };
   const bool compiles =
-      (compiler.ok() || compiler.code() == base::Errc::resource_exhausted) &&
-      std::ranges::all_of(devices, [](base::Device device) {
+      works(jit::check_compiler()) && std::ranges::all_of(devices, [&](base::Device device) {
         const bool usable = device.kind == base::DeviceKind::cuda && gpu::check_device(device).ok();
-        return !usable || jit::can_compile(device).ok();
+        return !usable || works(jit::can_compile(device));
       });
   for (const gpu::LibraryFacts& library : gpu::libraries()) {
     if (library.name == "NCCL") continue;  // computes nothing here
