@@ -4,6 +4,7 @@
 // Any thread may speak to it; made and destroyed by one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 

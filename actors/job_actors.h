@@ -4,6 +4,7 @@
 // coordinator and the other processes. Opening blocks (files); made and destroyed by one thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>

@@ -3,6 +3,7 @@
 // figures that are read off on the way. Made and destroyed by the thread that owns the job's parts.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 

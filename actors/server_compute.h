@@ -4,6 +4,7 @@
 // `done` is called on an engine thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -5,6 +5,7 @@
 // KVStore: the rank's thread; the others: any.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

@@ -3,6 +3,7 @@
 // functions; any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

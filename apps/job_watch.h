@@ -2,6 +2,7 @@
 // How a command looks at a cluster's job until it has ended, and how it says so. One thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 // Calls come one at a time; scrapes from another thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

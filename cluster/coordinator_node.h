@@ -3,6 +3,7 @@
 // listener, its lock on the folder of state, /sd/targets and metrics.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

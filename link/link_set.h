@@ -3,6 +3,7 @@
 // listen or adopt an inherited socket. Any thread may call; destroy it from none of its handlers.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <asio/ip/tcp.hpp>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>

@@ -5,6 +5,8 @@
 // Pure functions, any thread.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/kernel.h"
 
 namespace troupe::ops {

@@ -3,8 +3,10 @@
 """Compiles without making code, with the flags of a build: tools/syntax.py CHECK BUILD_FOLDER
   locks    clang++ with -Werror=thread-safety: every source that has mutexes, or includes a header
            of the project that has, and such headers as no source begins with
-  headers  the build's compiler: each header alone. A source begins with the header of its own stem
-           (tools/tidy.py), so the build compiles that one alone; the others are compiled here.
+  headers  the build's compiler: each header alone, but for the library's headers that the build has
+           precompiled. A source begins with the header of its own stem, so the build compiles that
+           one so; the others are compiled here. tools/tidy.py sees to that, and to what a header
+           names of the library.
 Exit 1 and the compiler's words where something does not compile."""
 import json
 import os
@@ -48,20 +50,15 @@ class Build:
                 self.commands[str(source.relative_to(ROOT))] = self._flags(entry)
 
     def _flags(self, entry):
-        """What stands behind the compiler (in front of which a launcher may stand), but input,
-        output, and the header that is precompiled, which another compiler made."""
+        """What stands behind the compiler (in front of which a launcher may stand), but input and
+        output."""
         words = shlex.split(entry["command"])
         compiler = next(i for i, word in enumerate(words)
                         if re.fullmatch(r"(.*/)?(g|c|clang)\+\+(-\d+)?", word))
         self.compiler = words[compiler]
         output = words.index("-o")
         flags = words[compiler + 1:output] + words[output + 2:]
-        for word in ("-include-pch", "-include"):
-            if word in flags:  # clang's are words behind -Xclang, as their files are
-                at = flags.index(word)
-                first, last = (at - 1, at + 3) if flags[at - 1] == "-Xclang" else (at, at + 2)
-                del flags[first:last]
-        return [word for word in flags if word not in ("-c", "-fpch-preprocess", entry["file"])]
+        return [word for word in flags if word not in ("-c", entry["file"])]
 
     def flags_near(self, name):
         """Those of a source beside the header `name`, or of its folder; None where the build leaves
@@ -74,6 +71,17 @@ class Build:
             return None
         folder = name.split("/")[0] + "/"
         return next(flags for source, flags in self.commands.items() if source.startswith(folder))
+
+
+def without_precompiled(flags):
+    """But for the headers that the build's compiler has precompiled, which another cannot read."""
+    flags = [word for word in flags if word != "-fpch-preprocess"]
+    for word in ("-include-pch", "-include"):
+        if word in flags:  # clang's are words behind -Xclang, as their files are
+            at = flags.index(word)
+            first, last = (at - 1, at + 3) if flags[at - 1] == "-Xclang" else (at, at + 2)
+            del flags[first:last]
+    return flags
 
 
 def names_mutexes(name):
@@ -99,14 +107,15 @@ def jobs(check, build):
     if clang is None:
         sys.exit("locks: clang++ is missing; tools/install.sh test installs it")
     program = [clang, *LOCKS] if check == "locks" else [build.compiler]
+    flags_for = without_precompiled if check == "locks" else list
     for name in lone_headers():
         flags = build.flags_near(name)
         if flags is not None and (check == "headers" or names_mutexes(name)):
-            flags = ["-fsyntax-only", *flags, "-x", "c++", "-"]
+            flags = ["-fsyntax-only", *flags_for(flags), "-x", "c++", "-"]
             yield name, [*program, *flags], f'#include "{name}"\n'
     for name, flags in build.commands.items():
         if check == "locks" and name.split("/")[0] in folders() and names_mutexes(name):
-            yield name, [*program, "-fsyntax-only", *flags, str(ROOT / name)], ""
+            yield name, [*program, "-fsyntax-only", *flags_for(flags), str(ROOT / name)], ""
 
 
 def precompiled(command, folder):

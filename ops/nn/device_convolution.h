@@ -3,6 +3,8 @@
 // deconvolution's kernels share. Operands are read from the tensors, where taps lie.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/nn/convolution.h"
 #include "ops/nn/device_linear.h"
 #include "ops/nn/device_window.h"

@@ -2,6 +2,8 @@
 // The gradient of a bias on GPUs: sums over channels.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/nn/device_axis.h"
 #include "ops/support/device_product.h"
 

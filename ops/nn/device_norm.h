@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "ops/nn/batch_norm.h"
 #include "ops/nn/device_axis.h"

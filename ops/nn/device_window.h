@@ -2,6 +2,8 @@
 // Windows over one spatial axis for own kernels on GPUs.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/nn/window.h"
 #include "ops/support/device_kernel.h"
 

@@ -5,6 +5,7 @@
 // Plain values; any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -2,6 +2,8 @@
 // Where the classes of a softmax_output call lie, for all its kernels. Pure functions; any thread.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/nn/class_axis.h"
 
 namespace troupe::ops {

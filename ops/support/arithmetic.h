@@ -3,6 +3,7 @@
 // the parameter `scalar`.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

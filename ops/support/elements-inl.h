@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "ops/support/chunks.h"
 #include "ops/support/memory-inl.h"

@@ -5,6 +5,8 @@
 // last gives them in long runs. Plain values; any thread.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/kernel.h"
 #include "ops/nn/convolution.h"
 

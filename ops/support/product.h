@@ -3,6 +3,8 @@
 // kernel needs no packed copies, so it plans what it uses: oneDNN's gemm allocates while it runs.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/kernel.h"
 
 namespace troupe::ops {

@@ -2,6 +2,7 @@
 // Definitions of reductions and of their gradients, which repeat a gradient along reduced axes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ops/support/broadcast.h"

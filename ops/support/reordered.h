@@ -5,6 +5,8 @@
 // whose sums are rounded once, all of them.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/kernel.h"
 
 namespace troupe::ops {

@@ -3,6 +3,7 @@
 // none.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <span>

@@ -2,6 +2,7 @@
 // Operators with any number of inputs: the parameter `num_args` says how many.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

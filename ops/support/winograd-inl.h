@@ -3,6 +3,8 @@
 // With a = 11/16, b = 3/2 the rows of A are (1, 0, 0, 0), (1, p, p^2, p^3) for p = a, -a, b, -b,
 // and (0, 0, 0, 1); G and B follow from them (Lavin and Gray 2015; Barabasz et al. 2020 on the
 // choice of points). Include it after <hwy/foreach_target.h>. Pure functions; any thread.
+#include <cstdint>
+
 #include <hwy/highway.h>
 
 #include "ops/support/winograd.h"

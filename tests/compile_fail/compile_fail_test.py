@@ -52,7 +52,7 @@ class CompileFailTest(unittest.TestCase):
         the notes that explain it."""
         own = self.overlay / source
         flags = BUILD.commands.get(source) or BUILD.flags_near(source)
-        command = [BUILD.compiler, "-fsyntax-only", "-I", self.overlay, *flags,
+        command = [BUILD.compiler, "-fsyntax-only", "-fmax-errors=2", "-I", self.overlay, *flags,
                    own if own.exists() else ROOT / source]
         run = subprocess.run(command, cwd=BUILD.folder, capture_output=True, text=True)
         found = re.split(r"error: ", run.stderr)[1:]
