@@ -251,8 +251,9 @@ base::Status check_own_name(const ProcessVerb& verb, const cluster::AgentOptions
 /// The option that an agent's page cannot be where it should by.
 std::string option_of_page(const ProcessVerb& verb, const base::Status& fault) {
   if (!verb.metrics.address.empty()) return "--metrics " + verb.metrics.address;
-  const bool used_up = fault.code() == base::Errc::resource_exhausted && !verb.ports.empty();
-  return used_up ? "--ports " + verb.ports : "--advertise " + verb.host;
+  const bool a_port = fault.code() == base::Errc::resource_exhausted ||
+                      fault.code() == base::Errc::permission_denied;
+  return a_port && !verb.ports.empty() ? "--ports " + verb.ports : "--advertise " + verb.host;
 }
 
 base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,

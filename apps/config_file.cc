@@ -68,8 +68,12 @@ std::string printable(std::string text, std::size_t bytes_max = kShownValueMax) 
 
 std::string shown(const toml::node& node) {
   if (const auto* text = node.as_string()) return '"' + printable(text->get()) + '"';
-  // As people write it: toml++ would print 0.286 as 0.28599999999999998.
-  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
+  // As people write it: toml++ would print 0.286 as 0.28599999999999998. The point tells why 1.0 is
+  // no integer.
+  if (const auto* number = node.as_floating_point()) {
+    const std::string digits = fmt::format("{}", number->get());
+    return digits.find_first_not_of("0123456789-") == std::string::npos ? digits + ".0" : digits;
+  }
   std::ostringstream out;
   node.visit([&](const auto& value) { out << value; });
   return printable(out.str());

@@ -90,7 +90,8 @@ void add_target(CLI::App* verb, PackTarget& target) {
   verb->add_option("--out", target.out, "Folder of train.rec and test.rec")
       ->required()
       ->type_name("DIR");
-  verb->add_flag("--force", target.force, "Replace files of these names that are there");
+  verb->add_flag("--force", target.force,
+                 "Replace files of these names that are there; a test set that is not packed goes");
   add_json_flag(*verb, target.json);
 }
 
@@ -247,7 +248,9 @@ void add_pack_generated(CLI::App& pack, Context& context) {
       ->check(CLI::Range(std::uint64_t{0}, data::kGeneratedMax))
       ->type_name("N");
   verb->add_option("--seed", options->pack.seed, "The same seed makes the same bytes")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(check_count)
+      ->type_name("N");
   set_action(verb, context, [&context, options] {
     options->pack.out = options->target.out;
     return pack_into(options->target, context,

@@ -18,6 +18,7 @@
 #include "data/batch_iterator.h"
 #include "ops/numerics.h"
 #include "schemas/codec.h"
+#include "store/initializer.h"
 #include "store/loss_scale.h"
 #include "store/step_judge.h"
 #include "symbol/kernel_choices.h"
@@ -204,9 +205,8 @@ void read_initializer(Section& train, schemas::InitializerSpec& initializer) {
   Section section = table_of(train, "initializer");
   section.choose("name", kNames<schemas::InitializerKind>, initializer.kind);
   using Kind = schemas::InitializerKind;
-  const bool any_scale = initializer.kind == Kind::constant;  // it is the value
-  read_optional(section, "scale", initializer.scale,
-                RealRange{any_scale ? -kLargest : 0.0, kLargest});
+  const store::ScaleRange scales = store::scale_range(initializer.kind);
+  read_optional(section, "scale", initializer.scale, RealRange{scales.least, scales.most});
   section.choose("fan", kNames<schemas::FanKind>, initializer.fan);
   section.choose("distribution", kNames<schemas::Distribution>, initializer.distribution);
   const bool of_fans = initializer.kind == Kind::xavier || initializer.kind == Kind::msra;

@@ -5,8 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -36,7 +38,17 @@ constexpr std::string_view kDataName = "data";
 constexpr int kDigits = 3;
 
 base::Result<Symbol> load(const InspectOptions& options, const ops::OpTable& table) {
-  if (options.model.ends_with(".json")) return Symbol::load(table, options.model);
+  const std::vector<std::string> names = symbol::network_names();
+  std::error_code unknown;
+  const bool file =
+      std::ranges::find(names, options.model) == names.end() &&
+      (options.model.ends_with(".json") || std::filesystem::exists(options.model, unknown));
+  if (file && options.classes) {
+    return base::error(base::Errc::invalid_argument,
+                       "--classes {} is of built-in networks; {} has its own", *options.classes,
+                       options.model);
+  }
+  if (file) return Symbol::load(table, options.model);
   symbol::NetworkOptions network;
   network.classes = options.classes;
   return symbol::make_network(table, options.model, network);

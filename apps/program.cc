@@ -195,6 +195,17 @@ std::string_view source_of(const std::string& value, const std::string& variable
   return !value.empty() && value == variable ? name : option;
 }
 
+/// The first option or argument of the chosen verbs whose value is "": what a script writes whose
+/// variable is unset, and as good as none to what reads it. Null where there is none.
+const CLI::Option* find_empty(const CLI::App& reached) {
+  for (const CLI::App* level = &reached; level != nullptr; level = level->get_parent()) {
+    for (const CLI::Option* option : level->get_options({})) {
+      if (option->count() > 0 && std::ranges::count(option->results(), "") > 0) return option;
+    }
+  }
+  return nullptr;
+}
+
 ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& context) {
   try {
     std::reverse(words.begin(), words.end());  // CLI11 takes them last first
@@ -215,6 +226,10 @@ ExitCode parse_and_run(CLI::App& app, std::vector<std::string> words, Context& c
     context.console.error(usage_error(app, fault));
     std::string reached = full_name(deepest(app));
     context.console.note("Try: troupe help" + reached.substr(app.get_name().size()));
+    return ExitCode::bad_usage;
+  }
+  if (const CLI::Option* option = find_empty(deepest(app))) {
+    context.console.error(option->get_name() + ": the value is empty");
     return ExitCode::bad_usage;
   }
   set_loudness(context);

@@ -5,6 +5,8 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 
 #include "base/address.h"
 #include "base/name.h"
@@ -30,6 +32,13 @@ std::string check_duration(const std::string& text) {
 std::string check_size(const std::string& text) {
   const auto size = base::parse_bytes(text);
   return size.ok() ? std::string() : size.status().text();
+}
+
+std::string check_count(const std::string& text) {
+  std::uint64_t count = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (code == std::errc() && end == text.data() + text.size()) return "";
+  return fmt::format("expected an integer of 0 to {}, got '{}'", UINT64_MAX, text);
 }
 
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {

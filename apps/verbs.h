@@ -61,6 +61,10 @@ std::string check_name(const std::string& text);
 /// The check of options that take a duration: "10s", "5m".
 std::string check_duration(const std::string& text);
 
+/// The check of options that take any number of 64 bits, which CLI11 reads as one of 0 to 2^64 - 1
+/// whatever it is.
+std::string check_count(const std::string& text);
+
 /// The check of options that take a size: "512m", "4g".
 std::string check_size(const std::string& text);
 

@@ -2,6 +2,7 @@
 // Trying ports until one is free on all addresses.
 #include "base/listening.h"
 
+#include <cerrno>
 #include <charconv>
 
 namespace troupe::base {
@@ -34,6 +35,11 @@ Result<std::uint16_t> listen_once(std::uint16_t port, const HostNumbers& numbers
 }
 
 }  // namespace
+
+Errc errc_of_listening(int number) {
+  if (number == EADDRINUSE) return Errc::resource_exhausted;
+  return number == EACCES || number == EPERM ? Errc::permission_denied : Errc::unavailable;
+}
 
 std::string PortRange::to_string() const {
   return fmt::format("{}-{}", first, last);

@@ -27,6 +27,10 @@ struct PortRange {
 /// Reads "FIRST-LAST", 1 to 65535; invalid_argument names the text.
 Result<PortRange> parse_port_range(std::string_view text);
 
+/// What hinders a socket from listening, `number` being the system's: resource_exhausted (the port
+/// is in use), permission_denied (it is another user's to take), else unavailable.
+Errc errc_of_listening(int number);
+
 /// How one socket is made to listen, and how all that were are closed again.
 struct Listening {
   /// Gives the port that was bound. Error resource_exhausted: it is in use.

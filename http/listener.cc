@@ -64,9 +64,7 @@ base::Result<std::uint16_t> Listener::add(const base::Address& number) {
       listen(descriptor, kBacklog) != 0) {
     const int why = errno;
     ::close(descriptor);
-    return listen_error(
-        number, std::strerror(why),
-        why == EADDRINUSE ? base::Errc::resource_exhausted : base::Errc::unavailable);
+    return listen_error(number, std::strerror(why), base::errc_of_listening(why));
   }
   descriptors_.push_back(descriptor);
   return bound_port(descriptor);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/crowd.h"
+#include "base/listening.h"
 #include "link/handshake.h"
 
 namespace troupe::link {
@@ -203,8 +204,7 @@ Result<Address> Listener::open(const Address& address) {
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
-    const bool in_use = error == asio::error::address_in_use;
-    return base::error(in_use ? Errc::resource_exhausted : Errc::unavailable,
+    return base::error(base::errc_of_listening(error.value()),
                        "[listener] {} cannot listen on {}: {}", self_.to_string(),
                        address.to_string(), error.message());
   }

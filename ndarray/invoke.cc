@@ -177,9 +177,11 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const ops::TensorDesc& wanted = call.outputs[i];
     if (i >= outputs.size()) {
-      TROUPE_TRY_ASSIGN(NDArray made,
-                        NDArray::empty(runtime, wanted.shape, wanted.dtype, call.device));
-      outputs.push_back(std::move(made));
+      const bool adds = options.mode == ops::WriteMode::add;
+      auto made = adds ? NDArray::zeros(runtime, wanted.shape, wanted.dtype, call.device)
+                       : NDArray::empty(runtime, wanted.shape, wanted.dtype, call.device);
+      TROUPE_TRY(made.status());
+      outputs.push_back(*std::move(made));
       continue;
     }
     const NDArray& given = outputs[i];
@@ -210,7 +212,8 @@ void push(Runtime& runtime, const std::string& name, Recycled<Call>::Handle held
     (work.content.back() ? writes : overwrites).push_back(output.variable());
   }
   if (work.scratch) overwrites.push_back(work.scratch.variable());
-  if (work.generator) writes.push_back(work.generator->variable());
+  // A call that is skipped for an input's error draws nothing: the error is not the generator's.
+  if (work.generator) overwrites.push_back(work.generator->variable());
   const engine::Lane lane{call.device, engine::LaneKind::compute};
   engine::Operation operation{name, reads, writes, lane, priority, overwrites};
   for (const NDArray& output : work.outputs) operation.bytes += output.bytes();

@@ -86,6 +86,11 @@ void fill_drawn(const Draw& draw, base::RandomKey key, std::int64_t first, std::
 
 }  // namespace
 
+ScaleRange scale_range(InitializerKind kind) {
+  constexpr double kLargest = 1e38;
+  return {kind == InitializerKind::constant ? -kLargest : 0.0, kLargest};
+}
+
 base::Status initialize(const schemas::InitializerSpec& job, std::uint64_t seed,
                         const schemas::KeyInfo& key, std::int64_t first,
                         const base::TensorView& part) {

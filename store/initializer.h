@@ -13,6 +13,15 @@
 
 namespace troupe::store {
 
+/// The scales that an initialiser may have, both ends included.
+struct ScaleRange {
+  double least = 0.0;
+  double most = 0.0;
+};
+
+/// Of a constant, whose scale is its value, any number that f32 holds; of others none below 0.
+ScaleRange scale_range(schemas::InitializerKind kind);
+
 /// Fills `part` (f32 or f64, host memory) with elements [first, first + part.elements()) of the
 /// key's dense row-major form, by the key's own initialiser or, where it has none, by the job's.
 ///   uniform: U(-s, s), s = scale (0.07)

@@ -467,9 +467,18 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
                                                        const Symbol& symbol, Bindings bindings,
                                                        const ExecutorOptions& options) {
   TROUPE_TRY(symbol.validate());
+  if (!options.train && !options.predict) {
+    return base::error(Errc::invalid_argument,
+                       "bind: neither training nor prediction is asked for");
+  }
   TROUPE_TRY(check_bindings(runtime, symbol, bindings, options.device));
   if (options.loss_scale || !options.loss_scale.status().ok()) {
-    TROUPE_TRY(check_array(runtime, "loss_scale", options.loss_scale, options.device));
+    const NDArray& scale = options.loss_scale;
+    TROUPE_TRY(check_array(runtime, "loss_scale", scale, options.device));
+    if (scale.dtype() != base::DType::f32 || scale.shape().rank() != 1 || scale.bytes() == 0) {
+      return base::error(Errc::invalid_argument, "bind: the loss scale is {} {}, not f32 (n,)",
+                         base::dtype_name(scale.dtype()), scale.shape().to_string());
+    }
   }
   TROUPE_TRY(options.step.status());
   if (options.sub_batch < 0) {

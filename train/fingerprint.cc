@@ -224,7 +224,12 @@ std::string job_fingerprint(const schemas::JobSpec& job) {
   leave_out(checkpoint);
   leave_out(memory);
   no_bit_depends_on(name, reproducible);
-  no_bit_depends_on(limits);  // none of them: they bound memory, queues and time
+  // They bound memory, queues and time; but a longer record counts as a damaged one.
+  const std::uint64_t longest = limits.record_bytes_max;
+  if (data.on_bad_record == schemas::BadRecord::skip &&
+      longest != base::Limits().record_bytes_max) {
+    lines.add("limits.record_bytes_max", longest);
+  }
   return lines.take();
 }
 

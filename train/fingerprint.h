@@ -12,7 +12,8 @@
 namespace troupe::train {
 
 /// Lines "section.key = value" of everything that the bits depend on. Shards, placement,
-/// prefetching, max_steps, checkpoints and paths are not in it.
+/// prefetching, max_steps, checkpoints and paths are not in it; but that of the first weights is:
+/// who names others wants another job, not the checkpoint's.
 std::string job_fingerprint(const schemas::JobSpec& job);
 
 /// failed_precondition naming `checkpoint` and the first line that differs.

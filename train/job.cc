@@ -3,6 +3,9 @@
 #include "train/job.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
 
 #include "base/file.h"
 #include "base/parallel.h"
@@ -96,17 +99,69 @@ base::Status check_trains(const symbol::Symbol& network, const NetworkKeys& keys
   return {};
 }
 
-/// An error unless loss and accuracy can be read from the first output.
-base::Status check_scored(const symbol::Symbol& network, const InputSpec& inputs) {
-  TROUPE_TRY_ASSIGN(const symbol::InferredShapes shapes,
+/// An error naming the first parameter or state that no job can train: in another dtype than those
+/// of jobs, or of a shape that hangs on the batch. `two`: the network's shapes for two samples.
+base::Status check_keys(const symbol::Symbol& network, const NetworkKeys& keys,
+                        const symbol::InferredShapes& two) {
+  std::map<std::string_view, const schemas::KeyInfo*> known;
+  for (const schemas::KeyInfo& key : keys.keys) {
+    known[key.name] = &key;
+    if (key.dtype == base::DType::f32 || key.dtype == base::DType::f64) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "parameter '{}' is {}; those of a job are f32 or f64, whose products "
+                       "numerics.dtype may narrow",
+                       key.name, base::dtype_name(key.dtype));
+  }
+  const std::vector<std::string> names = network.list_arguments();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto key = known.find(names[i]);
+    if (key == known.end() || key->second->shape == two.arguments[i]) continue;
+    return base::error(base::Errc::invalid_argument,
+                       "parameter '{}' has shape {} for one sample and {} for two; an operator "
+                       "that broadcasts, or __shape__, gives it one shape",
+                       names[i], key->second->shape.to_string(), two.arguments[i].to_string());
+  }
+  return {};
+}
+
+/// True where the value holds probabilities: what a softmax puts out, perhaps passed on.
+bool is_probabilities(const symbol::Graph& graph, symbol::Value value) {
+  constexpr std::array<std::string_view, 5> kPassing = {"stop_gradient", "copy", "cast", "reshape",
+                                                        "flatten"};
+  const symbol::GraphNode* node = &graph.node(value);
+  while (!node->is_variable() && std::ranges::count(kPassing, node->op->name) > 0) {
+    node = &graph.node(node->input(0));
+  }
+  return !node->is_variable() &&
+         (node->op->name == "softmax_output" || node->op->name == "softmax");
+}
+
+/// An error unless loss and accuracy can be read from the first output, whose shape for two samples
+/// is `two`.
+base::Status check_scored(const symbol::Symbol& network, const base::Shape& two) {
+  const std::string name = network.list_outputs().front();
+  if (two.rank() < 2 || two[0] != 2) {
+    return base::error(base::Errc::invalid_argument,
+                       "output {} has shape {} for two samples: loss and accuracy are read from "
+                       "the first output, which must be (samples, classes)",
+                       name, two.to_string());
+  }
+  const symbol::Graph graph = network.graph();
+  if (is_probabilities(graph, graph.heads.front())) return {};
+  return base::error(base::Errc::invalid_argument,
+                     "output {} holds no probabilities: loss and accuracy are read from the first "
+                     "output, which must be a SoftmaxOutput's or a softmax's",
+                     name);
+}
+
+/// What a job asks of a network beside something to learn.
+base::Status check_network(const symbol::Symbol& network, const NetworkKeys& keys) {
+  const InputSpec& inputs = keys.inputs;
+  TROUPE_TRY_ASSIGN(const symbol::InferredShapes two,
                     network.infer_shapes({{inputs.data, batch_shape(2, inputs.sample)},
                                           {inputs.label, base::Shape{2}}}));
-  const base::Shape& first = shapes.outputs.front();
-  if (first.rank() >= 2 && first[0] == 2) return {};
-  return base::error(base::Errc::invalid_argument,
-                     "output {} has shape {} for two samples: loss and accuracy are read from the "
-                     "first output, which must be (samples, classes)",
-                     network.list_outputs().front(), first.to_string());
+  TROUPE_TRY(check_keys(network, keys, two));
+  return check_scored(network, two.outputs.front());
 }
 
 /// An error when the rate would never be the one that the optimizer is to have. Where max_steps
@@ -275,10 +330,10 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   job->keys = *std::move(keys);
   set_wires(job->keys.keys, spec.numerics.gradient_wire, spec.numerics.weight_wire);
   TROUPE_TRY_ASSIGN(job->kernels, kernel_choices(spec.numerics));
+  TROUPE_TRY(check_network(job->network, job->keys).with_context(network_name(spec.model)));
   const base::Status trains =
       check_trains(job->network, job->keys, table, job->loss_scale().has_value());
   if (!trains.ok()) return trains.with_context(network_name(spec.model));
-  TROUPE_TRY(check_scored(job->network, job->keys.inputs).with_context(network_name(spec.model)));
   TROUPE_TRY(store::check_judged(spec));
   TROUPE_TRY(
       store::check_clip_norm(spec.train.optimizer.clip_norm).with_context("train.optimizer"));

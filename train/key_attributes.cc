@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "store/initializer.h"
 
 namespace troupe::train {
 namespace {
@@ -121,6 +122,10 @@ base::Result<InitializerSpec> make_initializer(const std::string& name, json giv
         shown(name));
   }
   TROUPE_TRY(arguments.finish());
+  const store::ScaleRange scales = store::scale_range(spec.kind);
+  if (spec.scale && (*spec.scale < scales.least || *spec.scale > scales.most)) {
+    return refused("{} of {} is not in [{}, {}]", name, *spec.scale, scales.least, scales.most);
+  }
   return spec;
 }
 

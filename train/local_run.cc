@@ -142,8 +142,6 @@ class LocalRun {
   ndarray::PreparedKernels kernels_;
   std::optional<store::CheckpointWriter> checkpoints_;
   std::unique_ptr<store::LocalStore> store_;
-  LocalSums sums_;  // outlives the ranks
-  std::vector<std::unique_ptr<RankRunner>> runners_;
   std::optional<store::CheckpointMetrics> checkpoint_metrics_;
   base::Mutex mutex_;
   base::CondVar changed_;  // finished_, settled_
@@ -152,6 +150,9 @@ class LocalRun {
   base::Status failure_ TROUPE_GUARDED_BY(mutex_);
   std::optional<std::uint64_t> last_cut_ TROUPE_GUARDED_BY(mutex_);  // with which it is to end
   std::uint64_t settled_ TROUPE_GUARDED_BY(mutex_) = 0;  // step of the last checkpoint, or failure
+  // The ranks' engines may still be in checkpoint(): they end before anything above does.
+  LocalSums sums_;  // outlives the ranks
+  std::vector<std::unique_ptr<RankRunner>> runners_;
 };
 
 /// In the local store a push ends with its step's verdict, for which those of all keys are needed.

@@ -171,11 +171,21 @@ base::Result<Module::Bound*> Module::bound(std::int64_t batch) {
   }
   TROUPE_TRY_ASSIGN(Bound made, bind(batch));
   if (executors_.size() >= options_.executors_max) {
-    if (&executors_.back() == last_trained_) last_trained_ = nullptr;
+    if (&executors_.back() == last_trained_) {
+      last_trained_ = nullptr;
+      outputs_lost_ = true;
+    }
     executors_.pop_back();
   }
   executors_.push_front(std::move(made));
   return &executors_.front();
+}
+
+// Both graphs of an executor put their outputs into the same arrays.
+base::Result<Module::Bound*> Module::bound_for_prediction(std::int64_t batch) {
+  TROUPE_TRY_ASSIGN(Bound * taken, bound(batch));
+  if (taken == last_trained_) outputs_lost_ = true;
+  return taken;
 }
 
 base::Status Module::init_params(const schemas::InitializerSpec& initializer) {
@@ -210,6 +220,10 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
     }
     TROUPE_TRY(value.check_usable().with_context(
         [&name = name] { return fmt::format("parameter '{}'", name); }));
+    if (!runtime_.engine.owns(value.variable())) {
+      return base::error(base::Errc::invalid_argument,
+                         "parameter '{}': the array belongs to another engine", name);
+    }
     checked.emplace_back(key->id, &value);
   }
   for (const auto& [id, value] : checked) TROUPE_TRY(parameter(id).copy_from(*value));
@@ -246,11 +260,13 @@ base::Status Module::load(const Bound& bound, const ModuleBatch& batch) {
 base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t step) {
   if (batch.size == 0) {
     last_trained_ = nullptr;
+    outputs_lost_ = false;
     // Nobody reads these zeros; writing them makes this step's pushes wait for the last one's.
     for (const NDArray& gradient : arrays_->pushed()) TROUPE_TRY(gradient.clear());
     return {};
   }
   TROUPE_TRY_ASSIGN(last_trained_, bound(batch.size));
+  outputs_lost_ = false;
   symbol::Executor& executor = *last_trained_->executor;
   TROUPE_TRY(load(*last_trained_, batch));
   TROUPE_TRY(executor.set_step(static_cast<std::int64_t>(step)));
@@ -371,6 +387,11 @@ base::Result<base::Buffer> Module::in_dtype(const base::Buffer& values) {
 }
 
 base::Result<BatchMetrics> Module::training_metrics() const {
+  if (outputs_lost_) {
+    return base::error(base::Errc::failed_precondition,
+                       "the last training batch's outputs are gone: score() or predict() has used "
+                       "their memory since");
+  }
   if (last_trained_ == nullptr) return BatchMetrics();
   const symbol::Executor& executor = *last_trained_->executor;
   return BatchMetrics::compute(executor.outputs().front(),
@@ -378,7 +399,7 @@ base::Result<BatchMetrics> Module::training_metrics() const {
 }
 
 base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
-  TROUPE_TRY_ASSIGN(const Bound* taken, bound(batch.size));
+  TROUPE_TRY_ASSIGN(const Bound* taken, bound_for_prediction(batch.size));
   TROUPE_TRY(load(*taken, batch));
   symbol::Executor& executor = *taken->executor;
   TROUPE_TRY(executor.forward(false));
@@ -425,11 +446,12 @@ base::Result<std::vector<NDArray>> Module::predict(const NDArray& data) {
                        inputs.data, data.shape().to_string(), base::dtype_name(data.dtype()),
                        inputs.sample.to_string(), base::dtype_name(inputs.dtype));
   }
-  TROUPE_TRY_ASSIGN(symbol::Executor * bound, executor(rows));
-  TROUPE_TRY(bound->arguments().at(inputs.data).copy_from(data));
-  TROUPE_TRY(bound->forward(false));
+  TROUPE_TRY_ASSIGN(const Bound* taken, bound_for_prediction(rows));
+  symbol::Executor& executor = *taken->executor;
+  TROUPE_TRY(executor.arguments().at(inputs.data).copy_from(data));
+  TROUPE_TRY(executor.forward(false));
   std::vector<NDArray> outputs;
-  for (const NDArray& output : bound->outputs()) {
+  for (const NDArray& output : executor.outputs()) {
     TROUPE_TRY(outputs.emplace_back(output.copy()).status());
   }
   return outputs;

@@ -146,7 +146,8 @@ class Module {
   /// A batch of an iterator as this module takes it: the same buffers, or copies in f64.
   base::Result<ModuleBatch> batch(const data::Batch& batch);
 
-  /// Probabilities of the last training batch, and that batch's labels.
+  /// Of the last training batch; without samples in it, no metric. failed_precondition where
+  /// score() or predict() has used the memory of its outputs since.
   base::Result<BatchMetrics> training_metrics() const;
   /// Pushes prediction, as predict() does, and the metrics of one batch.
   base::Result<BatchMetrics> score(const ModuleBatch& batch);
@@ -167,6 +168,7 @@ class Module {
   base::Status write_first_scale();
   base::Result<Bound> bind(std::int64_t batch);
   base::Result<Bound*> bound(std::int64_t batch);
+  base::Result<Bound*> bound_for_prediction(std::int64_t batch);
   base::Status load(const Bound& bound, const ModuleBatch& batch);
   base::Result<base::Buffer> in_dtype(const base::Buffer& values);
   void push_gradient(std::uint32_t key, const store::PushInfo& info);
@@ -186,6 +188,7 @@ class Module {
   double counted_ = 0.0;                            // samples behind the averages pushed last
   std::list<Bound> executors_;                      // most recently used first
   Bound* last_trained_ = nullptr;                   // null when the last batch had no samples
+  bool outputs_lost_ = false;                       // that batch's, to a prediction
   store::KVStore* store_ = nullptr;
 };
 

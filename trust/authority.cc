@@ -94,9 +94,12 @@ Result<Authority> Authority::create(const fs::path& folder, const std::string& c
   TROUPE_TRY_ASSIGN(made.own_, make_authority(cluster, validity));
   TROUPE_TRY_ASSIGN(made.info_, read_certificate(made.own_.certificate));
   TROUPE_TRY_ASSIGN(made.lock_, base::FolderLock::take(folder, {}, base::FileMode::secret));
+  std::error_code unknown;
+  // A first try that did not come as far as the key has signed nothing.
+  const auto book = read_book(folder / kIssuedFile);
+  const bool begun = !fs::exists(folder / kKeyFile, unknown) && book.ok() && book->issued.empty();
   for (const char* name : {kKeyFile, kIssuedFile, kDeniedFile}) {
-    std::error_code unknown;
-    if (!fs::exists(folder / name, unknown)) continue;
+    if (begun || !fs::exists(folder / name, unknown)) continue;
     return base::error(Errc::already_exists, "{}: exists; an authority is made once",
                        (folder / name).string());
   }

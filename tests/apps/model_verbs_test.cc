@@ -177,7 +177,13 @@ TEST_CASE("model inspect shows networks with parameters that have no gradient") 
   const Run shown = run({"model", "inspect", path.c_str(), "--input", "8"});
   INFO(shown.err);
   CHECK(shown.code == 0);
-  CHECK_THAT(shown.out, Contains("\nparameters      44\n"));  // 4 x 8 and 3 x 4
+  CHECK_THAT(shown.out, Contains("\nparameters      44\n"));      // 4 x 8 and 3 x 4
+  const std::string plain = (folder.path() / "frozen").string();  // a file all the same
+  std::filesystem::copy_file(path, plain);
+  CHECK(run({"model", "inspect", plain.c_str(), "--input", "8"}).out == shown.out);
+  const Run classes = run({"model", "inspect", plain.c_str(), "--input", "8", "--classes", "5"});
+  CHECK(classes.code == 3);
+  CHECK_THAT(classes.err, Contains("--classes 5 is of built-in networks; " + plain));
 }
 
 TEST_CASE("model autotune writes choices that model inspect takes, and keeps those it is given") {

@@ -96,6 +96,22 @@ TEST_CASE("bad usage is exit 2 with the likely word", "[program]") {
   }
 }
 
+TEST_CASE("an empty value is as wrong as none, wherever it stands", "[program]") {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"run", kExample, "--trace", ""}, "--trace"},
+      {{"run", kExample, "--trace="}, "--trace"},
+      {{"--token", "", "job", "list"}, "--token"},
+      {{"coordinator", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state", "x",
+        "--data-root", ""},
+       "--data-root"},
+      {{"ca", "init", "", "--cluster", "lab"}, "DIR"}};
+  for (const auto& [words, name] : cases) {
+    const Run refused = run(words);
+    CHECK(refused.code == 2);
+    CHECK(refused.err == "error: " + name + ": the value is empty\n");
+  }
+}
+
 TEST_CASE("addresses are checked with the command line", "[program]") {
   const Run none = run({"job", "list"});
   CHECK(none.code == 2);
@@ -475,9 +491,16 @@ TEST_CASE("help and documentation list every exit code", "[program]") {
 
 TEST_CASE("options of a wrong value are named", "[program]") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"--image", "a,b,c"}, {"--image", "3,224"}, {"--image", "3,224,224,1"},
-      {"--image", ""},      {"--train", "0"},     {"--train", "99999999999"},
-      {"--test", "x"},      {"--classes", "0"}};
+      {"--image", "a,b,c"},
+      {"--image", "3,224"},
+      {"--image", "3,224,224,1"},
+      {"--image", ""},
+      {"--train", "0"},
+      {"--train", "99999999999"},
+      {"--test", "x"},
+      {"--classes", "0"},
+      {"--seed", "-3"},
+      {"--seed", "18446744073709551616"}};
   for (const auto& [option, value] : wrong) {
     INFO(option << " " << value);
     const Run bad = run({"data", "pack", "generated", "--out", "/nowhere/x", option, value});

@@ -2,6 +2,7 @@
 // Ports: ranges as people write them, the first free one, all addresses of a name on one port.
 #include "base/listening.h"
 
+#include <cerrno>
 #include <set>
 #include <vector>
 
@@ -22,6 +23,12 @@ TEST_CASE("a range of ports has two ends", "[listening]") {
     CHECK_THAT(ports.status().text(),
                Catch::StartsWith("'" + std::string(text) + "' is no range of ports"));
   }
+}
+
+TEST_CASE("what hinders a socket from listening is told apart", "[listening]") {
+  CHECK(errc_of_listening(EADDRINUSE) == Errc::resource_exhausted);
+  CHECK(errc_of_listening(EACCES) == Errc::permission_denied);
+  CHECK(errc_of_listening(EADDRNOTAVAIL) == Errc::unavailable);
 }
 
 /// Pretends to listen; what is in `used` is in use, `missing` is no number of this machine.

@@ -352,6 +352,35 @@ TEST_CASE("random numbers follow from seed and order of calls alone") {
         Errc::invalid_argument);
 }
 
+TEST_CASE("a call that is skipped leaves its generator as it was") {
+  const auto drawn = [](bool skipped) {
+    TestRuntime test;
+    RandomGenerator generator(test.runtime, 7);
+    const InvokeOptions options{.generator = &generator};
+    if (skipped) {
+      const NDArray bad = NDArray::zeros(test.runtime, {2}).value();
+      const engine::Variable writes[] = {bad.variable()};
+      test.runtime.engine.push({"fail", {}, writes}, [](engine::RunContext&) {
+        return base::error(Errc::data_loss, "lost");
+      });
+      CHECK_FALSE(call(test.runtime, "dropout", {bad}, {{"p", "0.5"}}, options).wait().ok());
+    }
+    return values(call(test.runtime, "uniform", {}, {{"shape", "(3,)"}}, options));
+  };
+  CHECK(drawn(true) == drawn(false));
+}
+
+TEST_CASE("adding to no given array adds to zeros") {
+  TestRuntime test;
+  const NDArray x = array(test.runtime, {2}, {-1, 2});
+  {
+    const NDArray used = array(test.runtime, {2}, {5, 6});
+  }  // whose memory the pool may give again
+  const NDArray sum =
+      call(test.runtime, "activation", {x}, {{"act_type", "relu"}}, {.mode = ops::WriteMode::add});
+  CHECK(values(sum) == std::vector<float>{0, 2});
+}
+
 TEST_CASE("printing waits and shortens") {
   TestRuntime test;
   const NDArray a = array(test.runtime, {2, 2}, {1, 2.5, -3, 4});

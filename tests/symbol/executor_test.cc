@@ -503,9 +503,13 @@ TEST_CASE("bind and run report what is wrong") {
   elsewhere.device = {base::DeviceKind::cuda, 1};
   CHECK(mentions(bind(good, elsewhere), {"'conv1_bias' is on cpu", "not on cuda:1"}));
   const NDArray failed = NDArray::failed(base::error(base::Errc::data_loss, "lost"));
-  ExecutorOptions unscaled, unstepped;
+  ExecutorOptions unscaled, unstepped, idle;
+  idle.train = idle.predict = false;
+  CHECK(mentions(bind(good, idle), {"neither training nor prediction"}));
   unscaled.loss_scale = failed;
   CHECK(mentions(bind(good, unscaled), {"loss_scale", "lost"}));
+  unscaled.loss_scale = NDArray::zeros(test.runtime, {1}, base::DType::f16).value();
+  CHECK(mentions(bind(good, unscaled), {"the loss scale is f16 (1,), not f32 (n,)"}));
   unstepped.step = failed;
   CHECK(mentions(bind(good, unstepped), {"lost"}));
   bad = good;

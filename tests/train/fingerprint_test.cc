@@ -126,6 +126,16 @@ TEST_CASE("a loss scale and a cut norm belong to the job", "[fingerprint]") {
   CHECK_THAT(text, Catch::Contains("numerics.loss_scale_steps = 9\n"));
 }
 
+TEST_CASE("the longest record belongs to a job that skips longer ones", "[fingerprint]") {
+  JobSpec job;
+  job.limits.record_bytes_max = 200;
+  CHECK(job_fingerprint(job) == job_fingerprint(JobSpec()));  // it would fail instead
+  job.data.on_bad_record = schemas::BadRecord::skip;
+  CHECK_THAT(job_fingerprint(job), Catch::Contains("limits.record_bytes_max = 200\n"));
+  job.limits = {};
+  CHECK_THAT(job_fingerprint(job), !Catch::Contains("limits"));
+}
+
 TEST_CASE("a rule that one side has and the other has not is named", "[fingerprint]") {
   JobSpec without = job_of_everything();
   without.train.keys.clear();

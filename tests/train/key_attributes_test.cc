@@ -51,7 +51,10 @@ TEST_CASE("what is no initialiser is refused by what is wrong with it", "[key_at
       {"[\"constant\", {}]", "constant needs its argument 'value'"},
       {"[\"constant\", {\"value\": [1, 2]}]", "argument 'value' is neither a number nor a text"},
       {"[\"constant\", {\"value\": {}}]", "argument 'value' is neither a number nor a text"},
-      {"[\"constant\", {\"value\": \"inf\"}]", "no number"}};
+      {"[\"constant\", {\"value\": \"inf\"}]", "no number"},
+      {"[\"constant\", {\"value\": 1e300}]", "constant of 1e+300 is not in [-1e+38, 1e+38]"},
+      {"[\"xavier\", {\"magnitude\": -3}]", "xavier of -3 is not in [0, 1e+38]"},
+      {"[\"normal\", {\"sigma\": \"-1\"}]", "normal of -1 is not in [0, 1e+38]"}};
   for (const auto& [text, fault] : wrong) {
     const base::Status refused = parse_initializer(text).status();
     CHECK(refused.code() == base::Errc::invalid_argument);

@@ -15,140 +15,16 @@
 #include <vector>
 
 #include "store/checkpoint.h"
-#include "store/local_store.h"
 #include "tests/support/catch.h"
 #include "tests/support/job_files.h"
 #include "tests/support/test_runtime.h"
-#include "train/job.h"
+#include "tests/train/trainer.h"
 #include "train/local_run.h"
 
 namespace troupe::train {
 namespace {
 
 using ndarray::NDArray;
-
-constexpr std::size_t kClasses = 4;
-using Row = std::array<double, kClasses>;  // four pixels, or four probabilities
-
-/// softmax(W x + b), computed plainly.
-struct LinearModel {
-  std::array<Row, kClasses> weight{};
-  Row bias{};
-
-  Row operator()(const Row& x) const {
-    Row p{};
-    double sum = 0.0;
-    for (std::size_t k = 0; k < kClasses; ++k) {
-      double score = bias[k];
-      for (std::size_t j = 0; j < x.size(); ++j) score += weight[k][j] * x[j];
-      p[k] = std::exp(score);
-      sum += p[k];
-    }
-    for (double& value : p) value /= sum;
-    return p;
-  }
-};
-
-symbol::Symbol linear_network() {
-  symbol::Composer c(tests::test_operators());
-  const symbol::Symbol fc =
-      c.call("fully_connected", "fc", {c.variable("data")}, {{"num_hidden", "4"}});
-  return c.finish(c.call("softmax_output", "softmax", {fc})).value();
-}
-
-/// A job of one rank over images of `side` x `side`, without a network.
-schemas::JobSpec single_job(const TestFolder& folder, int side) {
-  write_test_records(folder.path() / "train.rec", 50, side);
-  write_test_records(folder.path() / "test.rec", 11, side);
-  schemas::JobSpec spec = test_job(folder.path(), "");
-  spec.workers = {1, 1, 1};
-  return spec;
-}
-
-/// The same in f64 over images of four pixels for the linear network.
-schemas::JobSpec linear_job(const TestFolder& folder) {
-  schemas::JobSpec spec = single_job(folder, 2);
-  spec.model.symbol_json = linear_network().to_json();
-  spec.numerics.dtype = base::DType::f64;
-  return spec;
-}
-
-/// Everything that fit needs, as a C++ program would put it together.
-class Trainer {
- public:
-  explicit Trainer(const schemas::JobSpec& spec, std::size_t executors_max = 16) {
-    auto opened = open_job(spec, tests::test_operators());
-    INFO(opened.status().to_string());
-    REQUIRE(opened.ok());
-    job = *opened;
-    ModuleOptions options;
-    options.inputs = job->keys.inputs;
-    options.keys = spec.train.keys;
-    options.seed = spec.seed;
-    options.executors_max = executors_max;
-    module = Module::create(test.runtime, job->network, options).value();
-    REQUIRE(module->init_params(spec.train.initializer).ok());
-    fit.rule = job->rule();
-    fit.steps = store::make_step_plan(spec, job->train_data->records(), 0);
-    fit.steps.checkpoints = false;
-    const store::LocalStoreOptions how{.workers = spec.workers,
-                                       .batch = spec.data.batch,
-                                       .steps = fit.steps,
-                                       .deadline_ms = spec.limits.stall_ms};
-    store = store::LocalStore::create({tests::test_operators(), pool(), test.kernels}, how).value();
-    rank_store = store->rank_store(0, test.runtime);
-    const data::DealSpec deal{job->test_data->records(), 1, 4, spec.seed};
-    test_batches = batches(job->test_data, data::make_evaluation_plan(deal, 0));
-    train_batches =
-        batches(job->train_data, data::make_training_plan(job->orders, 0, job->steps_end()));
-  }
-
-  std::unique_ptr<data::BatchIterator> batches(std::shared_ptr<const data::Dataset> dataset,
-                                               std::unique_ptr<data::BatchPlan> plan) {
-    return data::BatchIterator::create({std::move(dataset), std::move(plan), &pool(), &test.clock},
-                                       job->samples, {1, 2})
-        .value();
-  }
-
-  void set_model(const LinearModel& model) {
-    std::vector<double> weight;
-    for (const Row& row : model.weight) weight.insert(weight.end(), row.begin(), row.end());
-    const base::Status set =
-        module->init_params({{"fc_weight", array({4, 4}, weight)},
-                             {"fc_bias", array({4}, {model.bias.begin(), model.bias.end()})}});
-    INFO(set.to_string());
-    REQUIRE(set.ok());
-  }
-
-  NDArray array(const base::Shape& shape, const std::vector<double>& values) {
-    return NDArray::from<double>(test.runtime, shape, values).value();
-  }
-  /// (n, 1, 2, 2) of numbers from `first` on.
-  NDArray images(std::int64_t n, double first) {
-    std::vector<double> values;
-    for (std::int64_t i = 0; i < 4 * n; ++i) values.push_back(std::sin(first + i));
-    return array({n, 1, 2, 2}, values);
-  }
-  /// A parameter, averaged state or gradient as bytes.
-  static std::vector<std::byte> bytes(const NDArray& array) {
-    std::vector<std::byte> bytes(array.bytes());
-    REQUIRE(array.read(bytes).ok());
-    return bytes;
-  }
-  /// The array that an executor reads its data from: another one after a new bind.
-  NDArray data_of(std::int64_t batch) {
-    return module->executor(batch).value()->arguments().at("data");
-  }
-  base::BufferPool& pool() { return test.storage.pool(base::Device{}); }
-
-  tests::TestRuntime test;
-  std::shared_ptr<const Job> job;
-  std::unique_ptr<Module> module;
-  std::unique_ptr<store::LocalStore> store;
-  std::unique_ptr<store::KVStore> rank_store;
-  std::unique_ptr<data::BatchIterator> train_batches, test_batches;
-  FitOptions fit;
-};
 
 struct Sample {
   Row x{};
@@ -339,17 +215,38 @@ TEST_CASE("gradients of an executor that went out of use are not pushed", "[modu
   Trainer trainer(linear_job(folder), 1);
   Module& module = *trainer.module;
   REQUIRE(module.init_optimizer(*trainer.rank_store, trainer.fit.rule, true).ok());
-  const auto item = trainer.train_batches->next(kBatchDeadline);
-  REQUIRE(item.ok());
-  const ModuleBatch batch = module.batch(**item).value();
+  const ModuleBatch batch = trainer.next_batch();
   REQUIRE(module.forward_backward(batch, 0).ok());
   REQUIRE(module.predict(trainer.images(3, 0.0)).ok());
   const base::Status refused = module.update(0, 8.0, true);
   CHECK(refused.code() == base::Errc::failed_precondition);
   CHECK_THAT(refused.text(), Catch::Contains("step 0"));
-  CHECK(module.training_metrics()->read()->empty());
+  CHECK(module.training_metrics().status().code() == base::Errc::failed_precondition);
   REQUIRE(module.forward_backward(batch, 0).ok());
   CHECK(module.update(0, 8.0, true).ok());
+  CHECK(trainer.test.engine->wait_all().ok());
+}
+
+TEST_CASE("a prediction takes the last training batch's outputs, and says so", "[module]") {
+  const TestFolder folder("module-outputs");
+  Trainer trainer(linear_job(folder));
+  Module& module = *trainer.module;
+  const ModuleBatch batch = trainer.next_batch();
+  const auto trained = [&] {
+    REQUIRE(module.forward_backward(batch, 0).ok());
+    return module.training_metrics()->read().value();
+  };
+  const MetricValues metrics = trained();
+  CHECK_FALSE(metrics.empty());
+  REQUIRE(module.predict(trainer.images(batch.size + 1, 0.0)).ok());  // another executor's
+  CHECK(module.training_metrics()->read().value() == metrics);
+  REQUIRE(module.predict(trainer.images(batch.size, 0.0)).ok());
+  CHECK_THAT(module.training_metrics().status().text(), Catch::Contains("score() or predict()"));
+  CHECK(trained() == metrics);
+  REQUIRE(module.score(batch).ok());
+  CHECK(module.training_metrics().status().code() == base::Errc::failed_precondition);
+  REQUIRE(module.forward_backward({}, 1).ok());
+  CHECK(module.training_metrics()->read()->empty());
   CHECK(trainer.test.engine->wait_all().ok());
 }
 
@@ -368,6 +265,12 @@ TEST_CASE("errors of a module name the argument and what it should be", "[module
   const std::vector<double> bias = module.parameter(1).to_vector<double>().value();
   const NDArray other = trainer.array({4}, {8.0, 8.0, 8.0, 8.0});
   CHECK(!module.init_params({{"fc_bias", other}, {"fc_weight", single}}).ok());
+  CHECK(module.parameter(1).to_vector<double>().value() == bias);
+  tests::TestRuntime elsewhere;
+  const NDArray foreign =
+      NDArray::zeros(elsewhere.runtime, module.parameter(0).shape(), base::DType::f64).value();
+  CHECK_THAT(module.init_params({{"fc_bias", other}, {"fc_weight", foreign}}).text(),
+             Catch::Contains("'fc_weight': the array belongs to another engine"));
   CHECK(module.parameter(1).to_vector<double>().value() == bias);
   ModuleOptions none;
   none.executors_max = 0;
@@ -519,15 +422,6 @@ TEST_CASE("frozen parameters stay, those behind stop_gradient move by decay alon
   }
 }
 
-TEST_CASE("a job whose parameters are all frozen is refused", "[module]") {
-  const TestFolder folder("module-all-frozen");
-  schemas::JobSpec spec = linear_job(folder);
-  spec.train.keys = {{"*", 0.0, {}}};
-  const base::Status refused = open_job(spec, tests::test_operators()).status();
-  CHECK(refused.code() == base::Errc::invalid_argument);
-  CHECK_THAT(refused.text(), Catch::Contains("nothing to learn"));
-}
-
 TEST_CASE("a fit whose other rank never comes ends with that rank's name", "[module]") {
   const TestFolder folder("module-alone");
   schemas::JobSpec spec = linear_job(folder);
@@ -561,9 +455,7 @@ TEST_CASE("averages of any count need no kernel of their own", "[module]") {
   REQUIRE(module.pull(0, true).ok());
   std::uint64_t prepared = 0;
   for (std::uint64_t step = 0; step < 6; ++step) {
-    const auto item = trainer.train_batches->next(kBatchDeadline);
-    REQUIRE(item.ok());
-    REQUIRE(module.forward_backward(module.batch(**item).value(), step).ok());
+    REQUIRE(module.forward_backward(trainer.next_batch(), step).ok());
     REQUIRE(module.update(step, 8.0 + static_cast<double>(step), true).ok());
     REQUIRE(trainer.test.engine->wait_all().ok());
     if (step == 0) prepared = trainer.test.kernels.misses();

@@ -86,16 +86,5 @@ TEST_CASE("a job scores as its loss reads labels", "[score]") {
   CHECK(some < 40);
 }
 
-TEST_CASE("a job whose first output has no classes is refused", "[score]") {
-  const TestFolder folder("score-refused");
-  write_test_records(folder.path() / "train.rec", 8, 12);
-  schemas::JobSpec spec = test_job(folder.path(), "");
-  spec.data.test.clear();
-  spec.model.symbol_json = network("softmax_cross_entropy", {}).to_json();
-  CHECK_THAT(open_job(spec, tests::test_operators()).status().text(),
-             Catch::Contains("output loss_output has shape (1,) for two samples: loss and accuracy "
-                             "are read from the first output, which must be (samples, classes)"));
-}
-
 }  // namespace
 }  // namespace troupe::train

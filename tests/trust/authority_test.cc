@@ -42,6 +42,21 @@ TEST_CASE("an authority is made once and remembers whom it has signed for") {
   CHECK(opened.issued()[1].validity == kYear);
 }
 
+TEST_CASE("an authority that was begun and not finished is made anew") {
+  const TestFolder folder("authority-test-begun");
+  const auto without_key = [&] { std::filesystem::remove(folder.path() / "authority.pem"); };
+  REQUIRE(Authority::create(folder.path(), "lab", kYear).ok());
+  without_key();
+  {
+    auto again = Authority::create(folder.path(), "lab", kYear);
+    REQUIRE(again.ok());
+    CHECK(again->issue(Role::agent, "a", kYear, kNow).ok());
+  }
+  without_key();  // lost, and somebody holds what it has signed
+  CHECK(Authority::create(folder.path(), "lab", kYear).status().code() ==
+        base::Errc::already_exists);
+}
+
 TEST_CASE("what was revoked is on the list, is not renewed, and its name is free again") {
   const TestFolder folder("authority-test-revoke");
   auto authority = Authority::create(folder.path(), "lab", kYear).value();
