@@ -87,11 +87,16 @@ base::Status CheckpointFolder::take(std::uint32_t machine,
 
 base::Status CheckpointFolder::note_newest(std::uint32_t machine,
                                            const schemas::FolderProbeResult& result) {
-  if (result.highest_generation >= schemas::kGenerationMax) {  // the next one would be above it
+  // No run can follow the highest one. And each is one above the last: who tells of far higher ones
+  // would bring a folder there in one run.
+  constexpr std::uint64_t kRunsAhead = std::uint64_t{1} << 32;
+  const std::uint64_t believed = machine == own_place()
+                                     ? schemas::kGenerationMax - 1
+                                     : std::min(schemas::kGenerationMax - 1, highest_ + kRunsAhead);
+  if (result.highest_generation > believed) {
     return base::error(Errc::failed_precondition,
                        "checkpoint.dir {}: {} has a checkpoint of generation {} there, at most {}",
-                       plan_.folder, name_of(machine), result.highest_generation,
-                       schemas::kGenerationMax - 1);
+                       plan_.folder, name_of(machine), result.highest_generation, believed);
   }
   highest_ = std::max(highest_, result.highest_generation);
   if (machine == own_place()) return {};  // what of it is whole is looked at later

@@ -220,6 +220,7 @@ CoordinatorState::Offers CoordinatorState::all_offers() const {
 }
 
 void CoordinatorState::admit_pending() {
+  if (pending_.empty()) return;
   Offers offers = all_offers();
   const std::vector<std::uint64_t> numbers(pending_.begin(), pending_.end());
   for (const std::uint64_t number : numbers) admit(jobs_.at(number), offers);

@@ -106,7 +106,7 @@ void CoordinatorState::on(const PeerCut& cut) {
   const auto agent = agents_.find(cut.peer);
   if (agent == agents_.end()) return;
   agent->second.cut = true;
-  slots_changed_ = true;
+  links_changed_ = true;
   // One that is cut again and again fills no log.
   const std::uint64_t noted_ms = agent->second.cut_noted_ms;
   agent->second.cut_noted = false;
@@ -128,7 +128,7 @@ void CoordinatorState::on(const PeerBack& back) {
   const auto agent = agents_.find(back.peer);
   if (agent == agents_.end()) return;
   agent->second.cut = false;
-  slots_changed_ = true;
+  links_changed_ = true;
   if (agent->second.cut_noted) {
     emit(Note{false,
               fmt::format("the link to agent '{}' is whole again", agent->second.hello.name)});
@@ -174,6 +174,7 @@ void CoordinatorState::on(const Tick& tick) {
   // The shell's first look at the clock and its timer's may cross on the way.
   if (tick.now_ms < now_ms_) return;
   now_ms_ = tick.now_ms;
+  slots_changed_ |= std::exchange(links_changed_, false);
   for (const std::uint64_t number : running_) hand_to_run(jobs_.at(number), tick);
   for (auto& [peer, agent] : agents_) {
     look_at_offer(peer, agent);

@@ -285,6 +285,8 @@ class CoordinatorState {
   std::set<std::uint64_t> running_;  // jobs with a run that is not over
   std::set<std::uint64_t> changed_;  // jobs that settle() has to look at
   bool slots_changed_ = false;       // agents came or went, or slots were given or freed
+  bool links_changed_ = false;       // were cut or whole again: looked at with the next tick, as
+                                     // each look takes long where many jobs wait
   std::vector<Effect> effects_;      // of the event that is being handled
 };
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 namespace troupe::control {
 namespace {
 
@@ -32,7 +34,11 @@ std::string no_score_text(std::uint64_t epoch) {
 }
 
 std::optional<StepProgress> JobProgress::add(const schemas::ProgressReport& report) {
-  const auto reports = collect(steps_, report.step, report, ranks_);
+  schemas::ProgressReport kept = report;
+  std::erase_if(kept.metrics,
+                [](const auto& metric) { return metric.first.size() > kMetricBytesMax; });
+  while (kept.metrics.size() > kMetricsMax) kept.metrics.erase(std::prev(kept.metrics.end()));
+  const auto reports = collect(steps_, report.step, kept, ranks_);
   if (reports.empty()) return std::nullopt;
   StepProgress sum;
   sum.step = report.step;
@@ -44,8 +50,10 @@ std::optional<StepProgress> JobProgress::add(const schemas::ProgressReport& repo
 }
 
 std::optional<EpochScore> JobProgress::add(const schemas::EvaluationReport& report) {
+  if (scored_ && report.epoch <= *scored_) return std::nullopt;
   const auto reports = collect(epochs_, report.epoch, report, ranks_);
   if (reports.empty()) return std::nullopt;
+  scored_ = report.epoch;
   EpochScore score;
   score.epoch = report.epoch;
   score.step = report.step;

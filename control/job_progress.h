@@ -38,20 +38,23 @@ struct EpochScore {
   }
 };
 
-/// Sums by step and epoch. At most kOpenMax of each stay open: the oldest is dropped.
+/// Sums by step and epoch. At most kOpenMax of each stay open: the oldest is dropped. Of a report
+/// count kMetricsMax metrics at most, with names of kMetricBytesMax: who lies takes little memory.
 class JobProgress {
  public:
   explicit JobProgress(std::uint32_t ranks) : ranks_(ranks) {}
 
   /// The sum once the last rank of that step has reported. A rank that reports twice counts once.
   std::optional<StepProgress> add(const schemas::ProgressReport& report);
-  /// The score once the last rank of that epoch has reported.
+  /// The score once the last rank of that epoch has reported; each epoch, and none before it, once.
   std::optional<EpochScore> add(const schemas::EvaluationReport& report);
 
   /// Ranks that have not reported the oldest open step, for messages about who is missing.
   std::vector<std::uint32_t> missing() const;
 
   static constexpr std::size_t kOpenMax = 1024;
+  static constexpr std::size_t kMetricsMax = 8;
+  static constexpr std::size_t kMetricBytesMax = 32;
 
  private:
   template <typename Report>
@@ -60,6 +63,7 @@ class JobProgress {
   std::uint32_t ranks_;
   std::map<std::uint64_t, ByRank<schemas::ProgressReport>> steps_;
   std::map<std::uint64_t, ByRank<schemas::EvaluationReport>> epochs_;
+  std::optional<std::uint64_t> scored_;  // the last epoch that was told
 };
 
 }  // namespace troupe::control

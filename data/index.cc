@@ -114,13 +114,17 @@ Result<std::vector<IndexEntry>> read_index(const std::filesystem::path& path,
   return entries;
 }
 
-Status write_index(const std::filesystem::path& path, std::span<const IndexEntry> entries) {
-  fmt::memory_buffer text;
+std::string index_text(std::span<const IndexEntry> entries) {
+  std::string text;
   for (const IndexEntry& entry : entries) {
     fmt::format_to(std::back_inserter(text), "{}\t{}\n", entry.key, entry.offset);
   }
-  return base::write_file_atomically(
-      path, std::as_bytes(std::span<const char>(text.data(), text.size())));
+  return text;
+}
+
+Status write_index(const std::filesystem::path& path, std::span<const IndexEntry> entries) {
+  const std::string text = index_text(entries);
+  return base::write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
 Result<std::vector<IndexEntry>> build_index(const std::shared_ptr<const RecordFile>& file,

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -32,7 +33,9 @@ base::Result<std::vector<IndexEntry>> read_index(const std::filesystem::path& pa
                                                  std::uint64_t entries_max);
 /// So many records fit into a file of `bytes`.
 std::uint64_t records_max(std::uint64_t bytes);
-/// Writes the lines in MXNet's form, whole or not at all.
+/// The lines in MXNet's form.
+std::string index_text(std::span<const IndexEntry> entries);
+/// Writes them, whole or not at all.
 base::Status write_index(const std::filesystem::path& path, std::span<const IndexEntry> entries);
 
 /// Keys 0, 1, ... for the records found by reading the whole file. With OnDamage::skip damaged

@@ -32,10 +32,13 @@ namespace {
 constexpr std::uint64_t kImageFileBytesMax = std::uint64_t{1} << 28;
 constexpr std::uint64_t kFolderEntriesMax = std::uint64_t{1} << 26;
 
-/// One record file with its index, visible after commit().
+/// One record file with its index, visible after finish() and commit().
 class Packer {
  public:
-  explicit Packer(fs::path path) : writer_(path) { report_.path = std::move(path); }
+  explicit Packer(const fs::path& path)
+      : writer_(path), index_(index_path(path), base::FileMode::shared, base::LinkRule::replace) {
+    report_.path = path;
+  }
 
   Status open() { return writer_.open(); }
 
@@ -53,6 +56,14 @@ class Packer {
     return add(label, shape);
   }
 
+  /// Writes all under temporary names, so that what commit() does needs no room.
+  Status finish() {
+    TROUPE_TRY(writer_.flush());
+    TROUPE_TRY(index_.open());
+    const std::string text = index_text(entries_);
+    return index_.write(std::as_bytes(std::span(text)));
+  }
+
   Status commit() {
     const fs::path index = index_path(report_.path);
     // Never an old index beside a new file: without one the file is still read correctly.
@@ -65,7 +76,7 @@ class Packer {
     TROUPE_TRY(writer_.commit());
     report_.bytes = writer_.bytes();
     report_.records = writer_.records();
-    return write_index(index, entries_);
+    return index_.commit();
   }
 
   const PackedFile& report() const { return report_; }
@@ -81,6 +92,7 @@ class Packer {
   }
 
   RecordWriter writer_;
+  base::AtomicFile index_;
   std::vector<IndexEntry> entries_;
   std::vector<std::byte> record_;
   PackedFile report_;
@@ -136,6 +148,7 @@ Status remove_test_set(const fs::path& out) {
 /// The training set, and the test set where there is one.
 Result<PackReport> commit_all(std::vector<std::unique_ptr<Packer>> packers, const fs::path& out) {
   PackReport report;
+  for (const auto& packer : packers) TROUPE_TRY(packer->finish());
   if (packers.size() < 2) TROUPE_TRY(remove_test_set(out));
   for (const auto& packer : packers) {
     TROUPE_TRY(packer->commit());
@@ -201,6 +214,11 @@ class FolderPacker {
       if (found == classes_.end()) {
         return error(Errc::invalid_argument, "{}: {} has no such class",
                      (folder / class_name).string(), options_.train.string());
+      }
+      TROUPE_TRY_ASSIGN(const auto deeper, list_folder(folder / class_name, true));
+      if (!deeper.empty()) {
+        return error(Errc::invalid_argument, "{}: a folder within a class, whose own images count",
+                     (folder / class_name / deeper.front()).string());
       }
       TROUPE_TRY_ASSIGN(const auto files, list_folder(folder / class_name, false));
       for (const std::string& file : files) {

@@ -75,7 +75,8 @@ struct GeneratedPackOptions {
 base::Result<PackReport> pack_fashion_mnist(const std::filesystem::path& source,
                                             const std::filesystem::path& out);
 base::Result<PackReport> pack_idx(const IdxPackOptions& options);
-/// All images must have one size. Also writes classes.txt: the class names, line by line.
+/// All images must have one size, and lie in their class's folder itself. Also writes classes.txt:
+/// the class names, line by line.
 base::Result<PackReport> pack_images(const FolderPackOptions& options);
 /// Images of ImageGenerator; record i has label i % classes, from 1 to 2^24 of them.
 /// invalid_argument names a number that is out of range, resource_exhausted how much room is

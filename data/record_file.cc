@@ -66,7 +66,7 @@ Result<std::uint64_t> RecordWriter::append(std::span<const std::byte> payload) {
   }
   put_part(begin == 0 ? kWhole : kLast, payload.subspan(begin));
   ++records_;
-  TROUPE_TRY(flush(kWriteBytes));
+  if (pending_.size() >= kWriteBytes) TROUPE_TRY(flush());
   return offset;
 }
 
@@ -79,15 +79,14 @@ void RecordWriter::put_part(std::uint32_t kind, std::span<const std::byte> bytes
   bytes_ += kHeadBytes + padded;
 }
 
-Status RecordWriter::flush(std::size_t keep_below) {
-  if (pending_.size() < keep_below) return {};
+Status RecordWriter::flush() {
   TROUPE_TRY(file_.write(pending_));
   pending_.clear();
   return {};
 }
 
 Status RecordWriter::commit() {
-  TROUPE_TRY(flush(0));
+  TROUPE_TRY(flush());
   return file_.commit();
 }
 

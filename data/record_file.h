@@ -34,6 +34,8 @@ class RecordWriter {
   base::Status open();
   /// Adds one record and returns the offset of its head. invalid_argument above kRecordBytesMax.
   base::Result<std::uint64_t> append(std::span<const std::byte> payload);
+  /// Writes what is left of the records, so that a full disk shows before commit().
+  base::Status flush();
   /// Makes the file durable and visible. Without it nothing remains.
   base::Status commit();
 
@@ -43,7 +45,6 @@ class RecordWriter {
 
  private:
   void put_part(std::uint32_t kind, std::span<const std::byte> bytes);
-  base::Status flush(std::size_t keep_below);
 
   base::AtomicFile file_;
   std::vector<std::byte> pending_;

@@ -510,7 +510,15 @@ class Server::Impl {
 
   using Connections = std::map<std::uint64_t, Connection>;
 
-  Connections::iterator drop(Connections::iterator it) { return connections_.erase(it); }
+  /// Nobody waits for its answer any more: its place among the requests is free.
+  Connections::iterator drop(Connections::iterator it) {
+    if (it->second.stage == Stage::answering) {
+      base::MutexLock lock(mutex_);
+      std::erase_if(requests_,
+                    [&](const Parcel& parcel) { return parcel.connection == it->first; });
+    }
+    return connections_.erase(it);
+  }
 
   template <typename Predicate>
   void drop_if(Predicate predicate) {

@@ -139,6 +139,8 @@ std::string choices_text(const std::vector<std::string>& choices) {
 std::string allowed_text(const ParamDef& definition) {
   if (!definition.choices.empty()) return choices_text(definition.choices);
   const auto [low, high] = bounds_of(definition);
+  if (std::isinf(low) && std::isinf(high)) return "allowed: any number";  // NaN is none
+  if (std::isinf(high)) return fmt::format("allowed: {:.10g} or more", low);
   return fmt::format("allowed: {:.10g} to {:.10g}", low, high);
 }
 

@@ -124,6 +124,13 @@ std::uint32_t manifest_checksum(std::uint64_t length, std::string_view message) 
   return base::crc32c(bytes_of(message), seed);
 }
 
+/// Also of what one process passes on for another, whose frame may be larger.
+base::Status check_size(std::size_t type, std::size_t bytes) {
+  if (bytes <= header_bytes_max(type)) return {};
+  return base::error(Errc::data_loss, "[codec] a {} of {} bytes; the limit is {}",
+                     message_name(type), bytes, header_bytes_max(type));
+}
+
 }  // namespace
 
 std::size_t header_bytes_max(std::size_t type) {
@@ -187,11 +194,7 @@ Result<std::string> encode_envelope(const Envelope& envelope) {
 
 Result<Envelope> decode_envelope(std::span<const std::byte> bytes) {
   TROUPE_TRY_ASSIGN(auto envelope, (decode_root<wire::Envelope, Envelope>("envelope", bytes)));
-  const std::size_t type = envelope.message.index();
-  if (bytes.size() > header_bytes_max(type)) {
-    return base::error(Errc::data_loss, "[codec] a {} of {} bytes; the limit is {}",
-                       message_name(type), bytes.size(), header_bytes_max(type));
-  }
+  TROUPE_TRY(check_size(envelope.message.index(), bytes.size()));
   return envelope;
 }
 
@@ -202,7 +205,10 @@ Result<std::string> encode_message(const Message& message) {
 }
 
 Result<Message> decode_message(std::string_view bytes) {
-  return decode_root<wire::Message, Message>("message", bytes_of(bytes));
+  TROUPE_TRY_ASSIGN(auto message,
+                    (decode_root<wire::Message, Message>("message", bytes_of(bytes))));
+  TROUPE_TRY(check_size(message.index(), bytes.size()));
+  return message;
 }
 
 Result<std::string> encode_job_spec(const JobSpec& spec) {

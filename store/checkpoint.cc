@@ -88,20 +88,25 @@ bool readable(const FolderEntry& entry, const Retention& retention, std::uint64_
 }
 
 /// A crash in between must not leave a manifest without its files, which would look like damage: so
-/// manifests go first. Several processes may remove the same.
+/// manifests go first, and one that stays keeps its files. Several processes may remove the same.
+/// What cannot be removed hinders nothing else; the first error.
 base::Status remove_entries(const std::vector<FolderEntry>& entries,
                             const std::function<bool(const FolderEntry&)>& chosen) {
+  base::Status first;
+  std::set<CheckpointName> staying;
   for (const bool manifests : {true, false}) {
     for (const FolderEntry& entry : entries) {
-      if (entry.manifest != manifests || !chosen(entry)) continue;
+      if (entry.manifest != manifests || staying.contains(entry.name) || !chosen(entry)) continue;
       std::error_code code;
       fs::remove(entry.path, code);
       if (!code) continue;
-      return base::error(base::errc_of_errno(code.value()), "{}: cannot be removed: {}",
-                         entry.path.string(), code.message());
+      if (manifests) staying.insert(entry.name);
+      if (!first.ok()) continue;
+      first = base::error(base::errc_of_errno(code.value()), "{}: cannot be removed: {}",
+                          entry.path.string(), code.message());
     }
   }
-  return {};
+  return first;
 }
 
 /// Chooses files without a manifest of runs before `generation`.
@@ -183,11 +188,10 @@ base::Result<std::uint64_t> bytes_left(const fs::path& folder, std::uint64_t gen
   return bytes;
 }
 
+/// Of files without a manifest, too: they are of a run that was killed, and leavings() of the next.
 std::uint64_t highest_of(const std::vector<FolderEntry>& entries) {
   std::uint64_t highest = 0;
-  for (const FolderEntry& entry : entries) {
-    if (entry.manifest || entry.set_aside) highest = std::max(highest, entry.name.generation);
-  }
+  for (const FolderEntry& entry : entries) highest = std::max(highest, entry.name.generation);
   return highest;
 }
 
@@ -305,6 +309,7 @@ FolderManifests folder_manifests(const fs::path& folder) {
   if (!entries.ok()) return found;
   for (const FolderEntry& entry : *entries) {
     if (entry.manifest) found.newest.push_back(entry.name);
+    found.set_aside = found.set_aside || entry.set_aside;
   }
   std::sort(found.newest.begin(), found.newest.end(), std::greater<>());
   found.newest.resize(std::min(found.newest.size(), kNewestNames));

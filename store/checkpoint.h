@@ -96,8 +96,9 @@ base::Status check_folder(const std::filesystem::path& folder, std::uint64_t byt
 /// exists.
 base::Status complete_checkpoint(const std::filesystem::path& folder,
                                  const schemas::Manifest& manifest, const Retention& retention);
-/// The highest generation of the folder's manifests, readable or not, set aside or not; 0 without
-/// any. failed_precondition: it is schemas::kGenerationMax or above, so no run can follow it.
+/// The highest generation of the folder's manifests, readable or not, set aside or not, and of
+/// files without one; 0 without any. failed_precondition: it is schemas::kGenerationMax or above,
+/// so no run can follow it.
 base::Result<std::uint64_t> highest_generation(const std::filesystem::path& folder);
 
 /// So many names of a folder are told: of checkpoints that may turn out to be of no use.
@@ -107,6 +108,7 @@ inline constexpr std::size_t kNewestNames = 4;
 struct FolderManifests {
   std::vector<CheckpointName> newest;    ///< the newest first, at most kNewestNames
   std::uint64_t highest_generation = 0;  ///< as of highest_generation()
+  bool set_aside = false;                ///< some are believed no more
 };
 /// Of a folder that cannot be listed: nothing.
 FolderManifests folder_manifests(const std::filesystem::path& folder);

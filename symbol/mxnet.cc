@@ -106,10 +106,23 @@ void upgrade_variable(FileNode& node) {
   }
 }
 
+/// MXNet's first pooling pads with zeros, which may win a maximum, and divides by the whole window.
+/// True where today's does the same.
+bool pools_as_today(const FileNode& node) {
+  const auto text = [&node](const char* name) {
+    const auto found = node.attributes.find(name);
+    return found == node.attributes.end() ? std::string() : found->second;
+  };
+  const std::string pad = text("pad");
+  const bool padded = pad.find_first_of("123456789") != std::string::npos;
+  return !padded && (text("pooling_convention") != "full" || text("pool_type") != "avg");
+}
+
 }  // namespace
 
 void upgrade(const ops::OpTable& table, std::vector<FileNode>& nodes) {
   for (FileNode& node : nodes) {
+    if (node.op == "Pooling_v1" && pools_as_today(node)) node.op = "Pooling";
     if (node.is_variable()) {
       upgrade_variable(node);
     } else if (const auto op = table.find(node.op); op.ok()) {

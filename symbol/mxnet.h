@@ -31,7 +31,8 @@ struct FileNode {
 /// Brings nodes of old versions into today's form, as MXNet does when it loads them: lr_mult and
 /// its like become __lr_mult__, those of an input ("weight_lr_mult") move to that input's variable;
 /// other user attributes are kept as __name__; target_shape and keep_highest of Reshape become
-/// codes of its shape.
+/// codes of its shape. Pooling_v1 becomes Pooling where that computes the same; elsewhere it stays,
+/// an operator that is not known.
 void upgrade(const ops::OpTable& table, std::vector<FileNode>& nodes);
 
 /// What the attribute __shape__ tells: an extent of 0 or -1 is not known, () and None tell nothing.

@@ -113,7 +113,7 @@ base::Result<RunStart> find_start(const Job& job, const base::NumericClass& nume
   if (!newest.ok()) {
     const base::Status& why = newest.status();
     if (why.code() == base::Errc::not_found) {
-      if (before > 0) {
+      if (store::folder_manifests(folder).set_aside) {
         base::log_warn(
             "checkpoint.dir {}: all its checkpoints were set aside as damaged; beginning "
             "anew",

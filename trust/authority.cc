@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/units.h"
 
 namespace troupe::trust {
@@ -36,10 +37,21 @@ json to_json(const Issued& each) {
           {"withdrawn", each.withdrawn}};
 }
 
+/// What serial numbers are in a certificate: 20 bytes at most (RFC 5280), here in hex.
+bool is_serial(const std::string& text) {
+  constexpr std::size_t kDigitsMost = 40;
+  return !text.empty() && text.size() <= kDigitsMost &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 Result<Issued> from_json(const json& entry) {
   Issued each;
   TROUPE_TRY_ASSIGN(each.identity, parse_identity(entry.at("identity").get<std::string>()));
   each.serial = entry.at("serial").get<std::string>();
+  if (!is_serial(each.serial)) {
+    return base::error(Errc::data_loss, "'{}' is no serial number",
+                       base::shortened(each.serial, base::kQuotedBytesMax));
+  }
   each.validity = {entry.at("from").get<std::int64_t>(), entry.at("until").get<std::int64_t>()};
   each.withdrawn = entry.at("withdrawn").get<std::int64_t>();
   return each;

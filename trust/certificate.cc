@@ -133,8 +133,10 @@ std::string serial_text(const ASN1_INTEGER* serial) {
 
 Integer serial_of(const std::string& hex) {
   BIGNUM* number = nullptr;
-  BN_hex2bn(&number, hex.c_str());
+  const int taken = BN_hex2bn(&number, hex.c_str());
   const Number owned(number);
+  TROUPE_CHECK(taken > 0 && hex.size() == static_cast<std::size_t>(taken),
+               "a serial number in hex");
   return Integer(BN_to_ASN1_INTEGER(number, nullptr));
 }
 

@@ -30,7 +30,10 @@ OpDef clip_definition() {
     using T = decltype(zero);
     const T low = static_cast<T>(params.real("a_min"));
     const T high = static_cast<T>(params.real("a_max"));
-    return [=](T x) { return x < low ? low : (x > high ? high : x); };
+    return [=](T x) {
+      const T above = x < low ? low : x;  // as documented also where low is above high
+      return above > high ? high : above;
+    };
   })};
   op.samples = {{.title = "matrix",
                  .attributes = {{"a_min", "-0.5"}, {"a_max", "0.25"}},

@@ -22,7 +22,8 @@ std::vector<ParamDef> common_params() {
        .type = ParamType::real,
        .initial = 1e-3,
        .doc = "Added to the variance.",
-       .low = 0.0},
+       .low = 0.0,
+       .high = 1e38},  // which f32 holds
       {.name = "fix_gamma",
        .type = ParamType::boolean,
        .initial = true,

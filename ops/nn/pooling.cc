@@ -360,7 +360,7 @@ OpDef define_forward() {
   OpDef op;
   op.name = "pooling";
   op.mixed = MixedPrecision::as_inputs;
-  op.aliases = {"Pooling", "Pooling_v1"};
+  op.aliases = {"Pooling"};
   op.ignored = library_choices();
   op.ignored.push_back({"p_value"});
   op.doc =

@@ -28,6 +28,9 @@ base::Result<Problem> describe_call(const Params& p, const TensorDesc& data,
   if (!v.max && v.count_pad && v.overhangs()) {
     return base::error(Errc::unimplemented, "a mean's window hangs over the padding");
   }
+  if (v.window[0].kernel > INT32_MAX / v.window[1].kernel) {
+    return base::error(Errc::unimplemented, "a window whose area the library counts in 32 bits");
+  }
   onednn::PoolingOperation& operation = problem.operation;
   operation.algorithm = v.max         ? dnnl::algorithm::pooling_max
                         : v.count_pad ? dnnl::algorithm::pooling_avg_include_padding

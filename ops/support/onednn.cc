@@ -264,7 +264,7 @@ Result<Parts> assemble(const OpCall& call, const Plan& plan) {
   Parts parts;
   parts.name = name_of(plan.primitive);
   // Plain loops. Ours are faster.
-  if (parts.name.starts_with("ref")) {
+  if (parts.name.starts_with("ref") || parts.name.find("_ref:") != std::string::npos) {
     return base::error(Errc::unimplemented, "only the library's plain loops ({})", parts.name);
   }
   TROUPE_CHECK(plan.arguments.size() < kArgumentsMax, "too many arguments of a primitive");

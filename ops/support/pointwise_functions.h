@@ -108,7 +108,10 @@ struct Square {
 template <typename W>
 struct Limited {
   W low, high;
-  TROUPE_HOST_DEVICE W operator()(W x) const { return x < low ? low : (x > high ? high : x); }
+  TROUPE_HOST_DEVICE W operator()(W x) const {
+    const W above = x < low ? low : x;
+    return above > high ? high : above;
+  }
 };
 
 /// The gradient of Limited from its x.

@@ -293,12 +293,12 @@ TEST_CASE("a generation that no run can have had is refused", "[checkpoint_folde
   World world;
   world.folder.probe();
   world.answer(3);
-  schemas::FolderProbeResult result{"x", 3, Errc::ok, "", {}, schemas::kGenerationMax - 1};
+  schemas::FolderProbeResult result{"x", 3, Errc::ok, "", {}, 1ULL << 32};
   CHECK(world.folder.take(1, result).ok());
-  result.highest_generation = GENERATE(as<std::uint64_t>(), 1ULL << 62, ~0ULL);
+  result.highest_generation = GENERATE(as<std::uint64_t>(), (2ULL << 32) + 1, ~0ULL);
   CHECK(world.folder.take(2, result).text() ==
         fmt::format("checkpoint.dir /out: machine 'c' has a checkpoint of generation {} there, at "
-                    "most 4611686018427387903",
+                    "most 8589934592",
                     result.highest_generation));
 }
 

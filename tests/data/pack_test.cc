@@ -111,6 +111,22 @@ TEST_CASE("damaged IDX files are named and leave an earlier set alone") {
   CHECK_THAT(missing.text(), Catch::Contains("none: cannot open"));
 }
 
+TEST_CASE("an index that cannot be written leaves an earlier set alone") {
+  const TemporaryFolder folder;
+  const auto out = folder / "out";
+  test::write_bytes(folder / "images", bytes_from_hex(kImages));
+  test::write_bytes(folder / "labels", bytes_from_hex(kLabels));
+  const IdxPair pair{folder / "images", folder / "labels"};
+  REQUIRE(pack_idx({pair, pair, out}).ok());
+  fs::remove(out / "test.idx");
+  fs::create_directory(out / "test.idx");
+  const auto before = fs::last_write_time(out / "train.rec");
+  CHECK_THAT(pack_idx({pair, pair, out}).status().text(),
+             Catch::Contains("test.idx: is no regular file and is not replaced"));
+  CHECK(fs::last_write_time(out / "train.rec") == before);
+  CHECK(fs::exists(out / "train.idx"));
+}
+
 TEST_CASE("a cut compressed stream is damage") {
   const TemporaryFolder folder;
   Bytes large = bytes_from_hex("00000803 00000400 00000010 00000010");
@@ -202,8 +218,9 @@ TEST_CASE("a folder with a wrong image, class or nothing is refused by name") {
   fs::create_directories(folder / "test");
   CHECK_THAT(pack().text(), Catch::Contains("train: has no sub-folders"));
   fs::create_directories(folder / "train/a/deeper");
-  CHECK_THAT(pack().text(), Catch::Contains("train: no image in it"));
+  CHECK_THAT(pack().text(), Catch::Contains("train/a/deeper: a folder within a class"));
   fs::remove(folder / "train/a/deeper");
+  CHECK_THAT(pack().text(), Catch::Contains("train: no image in it"));
   const ImageShape shape{1, 4, 8};
   const std::vector<std::uint8_t> pixels(64, 9);
   test::write_bytes(folder / "train/a/1.png", test::encode_png(std::span(pixels).first(32), shape));

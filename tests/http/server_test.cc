@@ -174,6 +174,33 @@ TEST_CASE("places are left for those who ask while all the others wait for answe
   for (Peer& peer : waiting) CHECK_THAT(peer.receive(), Contains("at last"));
 }
 
+TEST_CASE("requests of those who have gone take no place", "[http]") {
+  monitoring::Metrics metrics;
+  base::Limits limits;
+  limits.http_connections_max = 8;
+  std::promise<void> release;
+  auto released = release.get_future().share();
+  const auto server = start(metrics, limits, {{"/slow", [released](const Request&) {
+                                                 released.wait();
+                                                 return Reply{200, "text/plain", "at last"};
+                                               }}});
+  for (int i = 0; i < 20; ++i) {
+    {
+      Peer gone(server->address());
+      gone.send("GET /slow HTTP/1.1\r\n\r\n");
+      CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));  // so it has been read
+      const linger reset{1, 0};
+      setsockopt(gone.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    }
+    CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  }
+  Peer waiting(server->address());
+  waiting.send("GET /metrics HTTP/1.1\r\n\r\n");
+  CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
+  release.set_value();
+  CHECK_THAT(waiting.receive(), StartsWith("HTTP/1.1 200"));
+}
+
 TEST_CASE("a host that asks and does not read keeps no other from the pages", "[http]") {
   monitoring::Metrics metrics;
   base::Limits limits;

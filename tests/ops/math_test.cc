@@ -46,6 +46,8 @@ TEST_CASE("arithmetic broadcasts", "[math]") {
   CHECK(values_of(evaluate(table, "add", {matrix, row})[0]) == Numbers{11, 22, 33, 14, 25, 36});
   CHECK(values_of(evaluate(table, "broadcast_sub", {matrix, column})[0]) ==
         Numbers{0, 1, 2, 2, 3, 4});
+  CHECK(values_of(evaluate(table, "clip", {row}, {{"a_min", "25"}, {"a_max", "15"}})[0]) ==
+        Numbers{15, 15, 15});  // min(max(x, 25), 15)
   CHECK(values_of(evaluate(table, "multiply", {column, row})[0]) ==
         Numbers{10, 20, 30, 20, 40, 60});
   CHECK(values_of(evaluate(table, "_rdiv_scalar", {column}, {{"scalar", "4"}})[0]) ==

@@ -110,6 +110,13 @@ TEST_CASE("errors of parameters name parameter, value and what is allowed", "[pa
   CHECK(text({{"count", "11"}}) == "parameter 'count' is '11' (allowed: 1 to 10)");
   CHECK(text({{"rate", "nan"}}) == "parameter 'rate' is 'nan' (allowed: 0 to 1)");
   CHECK(text({{"rate", "x"}}) == "parameter 'rate' is 'x' but must be a number");
+  const std::vector<ParamDef> open = {
+      {.name = "any", .type = ParamType::real, .doc = "Has no bounds."},
+      {.name = "least", .type = ParamType::real, .doc = "Has one.", .low = 0.0}};
+  CHECK(Params::parse(open, {{"any", "nan"}, {"least", "1"}}).status().text() ==
+        "parameter 'any' is 'nan' (allowed: any number)");
+  CHECK(Params::parse(open, {{"any", "-inf"}, {"least", "-1"}}).status().text() ==
+        "parameter 'least' is '-1' (allowed: 0 or more)");
   CHECK(text({{"mode", "sum"}}) == "parameter 'mode' is 'sum' (allowed: max avg)");
   CHECK(text({{"kernel", "(3, 9223372036854775807)"}}) ==
         "parameter 'kernel' is '(3, 9223372036854775807)' (allowed: -2 to 2147483647)");

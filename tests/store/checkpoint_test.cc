@@ -249,6 +249,30 @@ TEST_CASE("a checkpoint is complete although an old one cannot be removed", "[ch
   CHECK_FALSE(complete_checkpoint(folder.path() / "missing", manifest_of({2, 1}), {1, 0}).ok());
 }
 
+TEST_CASE("what cannot be removed keeps its own files and nothing else", "[checkpoint]") {
+  const TestFolder folder("checkpoint-stuck-one");
+  write_pair(folder.path(), {1, 1}, 1.0F);
+  fs::remove(folder.path() / "step-1-g1.manifest");
+  fs::create_directories(folder.path() / "step-1-g1.manifest" / "inside");
+  for (std::uint64_t step = 2; step <= 4; ++step) write_pair(folder.path(), {step, 1}, 1.0F);
+  CHECK_FALSE(prune_checkpoints(folder.path(), {1, 0}, {4, 1}).ok());
+  CHECK(manifests_of(folder.path()) == std::set<std::string>{"step-1-g1", "step-4-g1"});
+  CHECK(files_of(folder.path()).size() == 6);
+}
+
+TEST_CASE("what a killed run leaves is of an earlier run than the next", "[checkpoint]") {
+  const TestFolder folder("checkpoint-killed");
+  for (const char* name :
+       {"step-3-g1-shard-0-of-1.safetensors.tmp-Ab3dEf", "step-6-g2-shard-0-of-1.safetensors"}) {
+    std::ofstream(folder.path() / name) << "x";
+  }
+  CHECK(highest_generation(folder.path()).value() == 2);
+  CHECK(folder_manifests(folder.path()).highest_generation == 2);
+  CHECK_FALSE(folder_manifests(folder.path()).set_aside);
+  REQUIRE(make_room(folder.path(), {1, 0}, 3).ok());
+  CHECK(files_of(folder.path()).empty());
+}
+
 TEST_CASE("a tensor of another size than its slice is damage", "[checkpoint]") {
   const TestFolder folder("checkpoint-size");
   storage::Storage storage;
@@ -386,6 +410,7 @@ TEST_CASE("a checkpoint that was set aside is passed over, its generation is not
   CHECK(files_of(folder.path()).contains("step-4-g2.manifest.damaged"));
   CHECK(Checkpoint::open_newest(folder.path()).value()->manifest().step == 2);
   CHECK(highest_generation(folder.path()).value() == 2);
+  CHECK(folder_manifests(folder.path()).set_aside);
   // A person may want to look at it until a newer one is complete.
   REQUIRE(make_room(folder.path(), {1, 2}, 3).ok());
   CHECK(files_of(folder.path()).size() == 6);

@@ -177,6 +177,23 @@ TEST_CASE("attributes of old files: Reshape's target_shape, lr_mult of inputs, u
       {"'weigth_lr_mult'"}));
 }
 
+TEST_CASE("MXNet's first pooling is read where today's computes the same") {
+  const auto load = [](const std::string& attributes) {
+    return Symbol::from_json(table(), R"json({"nodes": [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "Pooling_v1", "name": "pool", "attrs": {"kernel": "(3, 3)")json" +
+                                          attributes +
+                                          R"json(}, "inputs": [[0, 0, 0]]}],
+        "arg_nodes": [0], "heads": [[1, 0, 0]]})json");
+  };
+  CHECK(load("").ok());
+  CHECK(load(R"json(, "pad": "(0, 0)", "pooling_convention": "full")json").ok());
+  for (const char* other : {R"json(, "pad": "(0, 1)")json",
+                            R"json(, "pooling_convention": "full", "pool_type": "avg")json"}) {
+    CHECK_THAT(load(other).status().text(), Catch::Contains("Pooling_v1"));
+  }
+}
+
 TEST_CASE("attributes that change nothing are taken, others of their name are not") {
   struct Case {
     std::string op;

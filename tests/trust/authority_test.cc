@@ -129,6 +129,26 @@ TEST_CASE("a list that could not be written is completed by whoever comes next")
   CHECK(authority.issued()[0].withdrawn == kNow + 20);
 }
 
+TEST_CASE("a book with a damaged serial number is refused") {
+  const TestFolder folder("authority-test-serial");
+  std::string serial;
+  {
+    auto authority = Authority::create(folder.path(), "lab", kYear).value();
+    serial = authority.issue(Role::agent, "a", kYear, kNow)->info.serial;
+  }
+  std::ifstream stream(folder.path() / "issued.json");
+  const std::string book(std::istreambuf_iterator<char>(stream), {});
+  for (std::string damaged :
+       {"z" + serial.substr(1), std::string(), serial + std::string(9, '0')}) {
+    std::string text = book;
+    text.replace(text.find(serial), serial.size(), damaged);
+    std::ofstream(folder.path() / "issued.json") << text;
+    const auto opened = Authority::open(folder.path()).status();
+    CHECK(opened.code() == base::Errc::data_loss);
+    CHECK_THAT(opened.text(), Catch::Contains("'" + damaged + "' is no serial number"));
+  }
+}
+
 TEST_CASE("an older book beside a newer list is refused") {
   const TestFolder folder("authority-test-older");
   {
