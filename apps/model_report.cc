@@ -37,12 +37,16 @@ using symbol::Symbol;
 constexpr std::string_view kDataName = "data";
 constexpr int kDigits = 3;
 
+bool named_file(const std::string& name) {
+  std::error_code unknown;
+  const std::filesystem::file_status there = std::filesystem::status(name, unknown);
+  return std::filesystem::exists(there) && !std::filesystem::is_directory(there);
+}
+
 base::Result<Symbol> load(const InspectOptions& options, const ops::OpTable& table) {
   const std::vector<std::string> names = symbol::network_names();
-  std::error_code unknown;
-  const bool file =
-      std::ranges::find(names, options.model) == names.end() &&
-      (options.model.ends_with(".json") || std::filesystem::exists(options.model, unknown));
+  const bool file = std::ranges::find(names, options.model) == names.end() &&
+                    (options.model.ends_with(".json") || named_file(options.model));
   if (file && options.classes) {
     return base::error(base::Errc::invalid_argument,
                        "--classes {} is of built-in networks; {} has its own", *options.classes,

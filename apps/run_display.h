@@ -49,6 +49,8 @@ class RunDisplay final : public train::JobObserver {
   /// Leaves the last line standing.
   void end() { display_.end(); }
 
+  /// True once the job's actors work.
+  bool has_begun() const { return began_; }
   /// True after a run in which a step was done.
   bool has_trained() const { return trained_; }
 

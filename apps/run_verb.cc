@@ -181,8 +181,9 @@ ExitCode run(const RunOptions& options, Context& context) {
   }
   if (!status.ok()) {
     const ExitCode code = context.fail(status);
-    // Of what was refused before the first step, though by the actors, people hear why.
-    return display.has_trained() ? ExitCode::failed : code;
+    // What does not fit into memory is found out by the actors themselves.
+    const bool too_large = code == ExitCode::no_resources && !display.has_trained();
+    return display.has_begun() && !too_large ? ExitCode::failed : code;
   }
   RunResult result = display.result();
   const bool scored = result.score && result.score->step == result.steps_total;

@@ -95,8 +95,9 @@ base::Status CheckpointFolder::note_newest(std::uint32_t machine,
                                      : std::min(schemas::kGenerationMax - 1, highest_ + kRunsAhead);
   if (result.highest_generation > believed) {
     return base::error(Errc::failed_precondition,
-                       "checkpoint.dir {}: {} has a checkpoint of generation {} there, at most {}",
-                       plan_.folder, name_of(machine), result.highest_generation, believed);
+                       "checkpoint.dir {}: {} has a checkpoint of generation {} there, far above "
+                       "the highest that is known ({}); is it of this job?",
+                       plan_.folder, name_of(machine), result.highest_generation, highest_);
   }
   highest_ = std::max(highest_, result.highest_generation);
   if (machine == own_place()) return {};  // what of it is whole is looked at later

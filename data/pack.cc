@@ -348,11 +348,13 @@ Result<PackReport> pack_images(const FolderPackOptions& options) {
     TROUPE_TRY_ASSIGN(auto test, folder.pack(*options.test, "test.rec"));
     packers.push_back(std::move(test));
   }
-  TROUPE_TRY_ASSIGN(PackReport report, commit_all(std::move(packers), options.out));
   std::string names;
   for (const auto& [name, label] : folder.classes()) names += name + "\n";
-  TROUPE_TRY(base::write_file_atomically(options.out / "classes.txt",
-                                         std::as_bytes(std::span<const char>(names))));
+  base::AtomicFile list(options.out / "classes.txt");
+  TROUPE_TRY(list.open());
+  TROUPE_TRY(list.write(std::as_bytes(std::span<const char>(names))));
+  TROUPE_TRY_ASSIGN(PackReport report, commit_all(std::move(packers), options.out));
+  TROUPE_TRY(list.commit());
   return report;
 }
 

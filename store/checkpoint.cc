@@ -58,6 +58,7 @@ struct FolderEntry {
   bool manifest = false;
   bool set_aside = false;   // a manifest that is believed no more
   bool unfinished = false;  // under another name until it is whole
+  bool file = true;         // no folder, which no run has made
 };
 
 base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
@@ -72,8 +73,10 @@ base::Result<std::vector<FolderEntry>> list(const fs::path& folder) {
                    rest.starts_with("-shard-") || rest.starts_with(".manifest.tmp-"))) {
       continue;
     }
+    std::error_code unknown;
     entries.push_back({*name, files->path(), rest == kManifestSuffix, rest == kDamagedSuffix,
-                       rest.find(".tmp-") != std::string_view::npos});
+                       rest.find(".tmp-") != std::string_view::npos,
+                       !files->is_directory(unknown)});
   }
   if (code) {
     return base::error(base::errc_of_errno(code.value()), "{}: cannot be listed: {}",
@@ -191,7 +194,9 @@ base::Result<std::uint64_t> bytes_left(const fs::path& folder, std::uint64_t gen
 /// Of files without a manifest, too: they are of a run that was killed, and leavings() of the next.
 std::uint64_t highest_of(const std::vector<FolderEntry>& entries) {
   std::uint64_t highest = 0;
-  for (const FolderEntry& entry : entries) highest = std::max(highest, entry.name.generation);
+  for (const FolderEntry& entry : entries) {
+    if (entry.file) highest = std::max(highest, entry.name.generation);
+  }
   return highest;
 }
 
@@ -243,11 +248,14 @@ base::Status make_room(const fs::path& folder, const Retention& retention,
                        std::uint64_t generation) {
   TROUPE_TRY_ASSIGN(const std::vector<FolderEntry> entries, list(folder));
   const auto manifests = counted(entries, retention, generation);
+  base::Status pruned;
   if (!manifests.empty()) {
-    TROUPE_TRY(prune_checkpoints(folder, retention, manifests.begin()->first));
+    pruned = prune_checkpoints(folder, retention, manifests.begin()->first);
   }
-  if (retention.copies) return remove_leavings_of_copies(entries, retention, generation);
-  return remove_entries(entries, leavings(entries, generation));
+  const base::Status left = retention.copies
+                                ? remove_leavings_of_copies(entries, retention, generation)
+                                : remove_entries(entries, leavings(entries, generation));
+  return pruned.ok() ? left : pruned;
 }
 
 base::Status remove_unfinished(const fs::path& folder) {

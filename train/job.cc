@@ -3,9 +3,10 @@
 #include "train/job.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <set>
 #include <string_view>
+#include <vector>
 
 #include "base/file.h"
 #include "base/parallel.h"
@@ -124,16 +125,22 @@ base::Status check_keys(const symbol::Symbol& network, const NetworkKeys& keys,
   return {};
 }
 
-/// True where the value holds probabilities: what a softmax puts out, perhaps passed on.
-bool is_probabilities(const symbol::Graph& graph, symbol::Value value) {
-  constexpr std::array<std::string_view, 5> kPassing = {"stop_gradient", "copy", "cast", "reshape",
-                                                        "flatten"};
-  const symbol::GraphNode* node = &graph.node(value);
-  while (!node->is_variable() && std::ranges::count(kPassing, node->op->name) > 0) {
-    node = &graph.node(node->input(0));
+/// True where a softmax leads to the value: what nothing normalises holds no probabilities.
+bool behind_softmax(const symbol::Graph& graph, symbol::Value value) {
+  std::set<std::string_view> operators;
+  std::vector<bool> seen(graph.nodes.size(), false);
+  std::vector<symbol::Value> open = {value};
+  while (!open.empty()) {
+    const symbol::Value next = open.back();
+    open.pop_back();
+    const symbol::GraphNode& node = graph.node(next);
+    if (node.is_variable() || seen[symbol::node_index(next)]) continue;
+    seen[symbol::node_index(next)] = true;
+    operators.insert(node.op->name);
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
   }
-  return !node->is_variable() &&
-         (node->op->name == "softmax_output" || node->op->name == "softmax");
+  return operators.contains("softmax_output") || operators.contains("softmax") ||
+         (operators.contains("log_softmax") && operators.contains("exp"));
 }
 
 /// An error unless loss and accuracy can be read from the first output, whose shape for two samples
@@ -147,10 +154,10 @@ base::Status check_scored(const symbol::Symbol& network, const base::Shape& two)
                        name, two.to_string());
   }
   const symbol::Graph graph = network.graph();
-  if (is_probabilities(graph, graph.heads.front())) return {};
+  if (behind_softmax(graph, graph.heads.front())) return {};
   return base::error(base::Errc::invalid_argument,
-                     "output {} holds no probabilities: loss and accuracy are read from the first "
-                     "output, which must be a SoftmaxOutput's or a softmax's",
+                     "output {} holds no probabilities, as no softmax leads to it: loss and "
+                     "accuracy are read from the first output",
                      name);
 }
 

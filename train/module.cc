@@ -389,8 +389,8 @@ base::Result<base::Buffer> Module::in_dtype(const base::Buffer& values) {
 base::Result<BatchMetrics> Module::training_metrics() const {
   if (outputs_lost_) {
     return base::error(base::Errc::failed_precondition,
-                       "the last training batch's outputs are gone: score() or predict() has used "
-                       "their memory since");
+                       "the last training batch's outputs are gone: a prediction, or another "
+                       "batch size, has used their memory since");
   }
   if (last_trained_ == nullptr) return BatchMetrics();
   const symbol::Executor& executor = *last_trained_->executor;

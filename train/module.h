@@ -147,7 +147,8 @@ class Module {
   base::Result<ModuleBatch> batch(const data::Batch& batch);
 
   /// Of the last training batch; without samples in it, no metric. failed_precondition where
-  /// score() or predict() has used the memory of its outputs since.
+  /// score(), predict() or the making of another executor has used the memory of its outputs since.
+  /// What the caller runs on executor() itself is the caller's to know.
   base::Result<BatchMetrics> training_metrics() const;
   /// Pushes prediction, as predict() does, and the metrics of one batch.
   base::Result<BatchMetrics> score(const ModuleBatch& batch);

@@ -369,7 +369,8 @@ OpDef define_forward() {
       "`indices` holds row * kernel width + column of each maximum in its window, the first of "
       "equals, but the last NaN.\n\n"
       "With `pooling_convention = full` a last window may lie wholly in the padding: then the "
-      "maximum is the lowest finite number, as in MXNet, the mean is 0, and no gradient passes.";
+      "maximum is the lowest finite number, as in MXNet (in 16 bits -inf), the mean is 0, and no "
+      "gradient passes.";
   op.params = params();
   op.inputs = names({"data"});
   op.outputs = [](const Params& p) { return with_optional({"output"}, "indices", has_indices(p)); };

@@ -297,8 +297,8 @@ TEST_CASE("a generation that no run can have had is refused", "[checkpoint_folde
   CHECK(world.folder.take(1, result).ok());
   result.highest_generation = GENERATE(as<std::uint64_t>(), (2ULL << 32) + 1, ~0ULL);
   CHECK(world.folder.take(2, result).text() ==
-        fmt::format("checkpoint.dir /out: machine 'c' has a checkpoint of generation {} there, at "
-                    "most 8589934592",
+        fmt::format("checkpoint.dir /out: machine 'c' has a checkpoint of generation {} there, far "
+                    "above the highest that is known (4294967296); is it of this job?",
                     result.highest_generation));
 }
 

@@ -241,7 +241,8 @@ TEST_CASE("a prediction takes the last training batch's outputs, and says so", "
   REQUIRE(module.predict(trainer.images(batch.size + 1, 0.0)).ok());  // another executor's
   CHECK(module.training_metrics()->read().value() == metrics);
   REQUIRE(module.predict(trainer.images(batch.size, 0.0)).ok());
-  CHECK_THAT(module.training_metrics().status().text(), Catch::Contains("score() or predict()"));
+  CHECK_THAT(module.training_metrics().status().text(),
+             Catch::Contains("a prediction, or another batch size"));
   CHECK(trained() == metrics);
   REQUIRE(module.score(batch).ok());
   CHECK(module.training_metrics().status().code() == base::Errc::failed_precondition);
