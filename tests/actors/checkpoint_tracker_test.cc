@@ -170,7 +170,7 @@ TEST_CASE("files of strangers, and files at another shard than the first, are pa
   ShardCheckpoint file = of.of_other(1);
   file.shard = 7;
   CHECK(of.report(file).empty());
-  for (const std::uint32_t shard : {1 - of.shard, of.shard}) {  // of a step that is no checkpoint's
+  for (const std::uint32_t shard : {1 - of.shard, of.shard}) {  // of a step that the job has not
     file = of.of_other(std::uint64_t{1} << 40);
     file.shard = shard;
     CHECK(of.report(file).empty());

@@ -259,7 +259,7 @@ TEST_CASE("what cannot be removed keeps its own files and nothing else", "[check
   CHECK(manifests_of(folder.path()) == std::set<std::string>{"step-1-g1", "step-4-g1"});
   CHECK(files_of(folder.path()).size() == 6);
   std::ofstream(folder.path() / "step-5-g1-shard-0-of-1.safetensors") << "x";  // a killed run's
-  CHECK_FALSE(make_room(folder.path(), {1, 0}, 2).ok());
+  CHECK_FALSE(make_room(folder.path(), {1, 4}, 2).ok());
   CHECK(files_of(folder.path()).size() == 6);
 }
 
