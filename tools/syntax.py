@@ -74,7 +74,7 @@ class Build:
 
 
 def without_precompiled(flags):
-    """But for the headers that the build's compiler has precompiled, which another cannot read."""
+    """`flags` less the headers that the build's compiler has precompiled: no other reads them."""
     flags = [word for word in flags if word != "-fpch-preprocess"]
     for word in ("-include-pch", "-include"):
         if word in flags:  # clang's are words behind -Xclang, as their files are

@@ -152,16 +152,26 @@ TEST_CASE("who says nothing gives way before who asks, and nobody who is answere
   CHECK(silent.front().receive().empty());
 }
 
-TEST_CASE("places are left for those who ask while all the others wait for answers", "[http]") {
+/// A server of eight connections whose page /slow is answered once it is released.
+struct SlowServer {
   monitoring::Metrics metrics;
-  base::Limits limits;
-  limits.http_connections_max = 8;
   std::promise<void> release;
-  auto released = release.get_future().share();
-  const auto server = start(metrics, limits, {{"/slow", [released](const Request&) {
-                                                 released.wait();
-                                                 return Reply{200, "text/plain", "at last"};
-                                               }}});
+  std::unique_ptr<Server> server;
+
+  SlowServer() {
+    base::Limits limits;
+    limits.http_connections_max = 8;
+    const auto page = [released = release.get_future().share()](const Request&) {
+      released.wait();
+      return Reply{200, "text/plain", "at last"};
+    };
+    server = start(metrics, limits, {{"/slow", page}});
+  }
+};
+
+TEST_CASE("places are left for those who ask while all the others wait for answers", "[http]") {
+  SlowServer slow;
+  const auto& server = slow.server;
   std::vector<Peer> waiting;
   for (int i = 0; i < 6; ++i) {
     waiting.emplace_back(server->address());
@@ -170,20 +180,13 @@ TEST_CASE("places are left for those who ask while all the others wait for answe
   }
   CHECK_THAT(get(*server, "/metrics"), StartsWith("HTTP/1.1 503"));
   CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
-  release.set_value();
+  slow.release.set_value();
   for (Peer& peer : waiting) CHECK_THAT(peer.receive(), Contains("at last"));
 }
 
 TEST_CASE("requests of those who have gone take no place", "[http]") {
-  monitoring::Metrics metrics;
-  base::Limits limits;
-  limits.http_connections_max = 8;
-  std::promise<void> release;
-  auto released = release.get_future().share();
-  const auto server = start(metrics, limits, {{"/slow", [released](const Request&) {
-                                                 released.wait();
-                                                 return Reply{200, "text/plain", "at last"};
-                                               }}});
+  SlowServer slow;
+  const auto& server = slow.server;
   for (int i = 0; i < 20; ++i) {
     {
       Peer gone(server->address());
@@ -197,7 +200,7 @@ TEST_CASE("requests of those who have gone take no place", "[http]") {
   Peer waiting(server->address());
   waiting.send("GET /metrics HTTP/1.1\r\n\r\n");
   CHECK_THAT(get(*server, "/healthz"), StartsWith("HTTP/1.1 200"));
-  release.set_value();
+  slow.release.set_value();
   CHECK_THAT(waiting.receive(), StartsWith("HTTP/1.1 200"));
 }
 
