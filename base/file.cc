@@ -28,9 +28,35 @@ Status not_a_file(const std::filesystem::path& path) {
   return error(Errc::invalid_argument, "{}: is a folder, not a file", path.string());
 }
 
-template <typename Container>
+Status secret_rule(const std::filesystem::path& path, const struct stat& found) {
+  const mode_t others = found.st_mode & (S_IRWXG | S_IRWXO);
+  if (others == 0) return {};
+  return error(Errc::permission_denied,
+               "{}: others than its owner may use it (mode {:o}); chmod 600 it", path.string(),
+               found.st_mode & 07777);
+}
+
+Status owner_rule(const std::filesystem::path& path, const struct stat& found,
+                  const std::filesystem::path& ruled_by) {
+  bool trusted = found.st_uid == 0 || found.st_uid == ::geteuid();
+  if (!trusted && !ruled_by.empty() && ::geteuid() == 0) {
+    struct stat ruler {};
+    if (::stat(ruled_by.c_str(), &ruler) != 0) return file_error(ruled_by, "open", errno);
+    trusted = found.st_uid == ruler.st_uid;
+  }
+  if (!trusted) {
+    return error(Errc::permission_denied, "{}: belongs to user {}, not to this one ({}) or root",
+                 path.string(), found.st_uid, ::geteuid());
+  }
+  if ((found.st_mode & S_IWOTH) == 0 || (found.st_mode & S_ISVTX) != 0) return {};
+  return error(Errc::permission_denied, "{}: anybody may write there (mode {:o})", path.string(),
+               found.st_mode & 07777);
+}
+
+/// `rule(found)`: what must hold of the opened file before it is read.
+template <typename Container, typename Rule>
 Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max,
-                           FileKind kind) {
+                           FileKind kind, const Rule& rule) {
   // A pipe that nobody writes would be waited for at the opening already.
   const int patience = kind == FileKind::any ? 0 : O_NONBLOCK;
   const int links = kind == FileKind::no_link ? O_NOFOLLOW : 0;
@@ -46,6 +72,7 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
   if (kind != FileKind::any && !S_ISREG(info.st_mode)) {
     return error(Errc::invalid_argument, "{}: is no regular file", path.string());
   }
+  TROUPE_TRY(rule(info));
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > bytes_max) return too_large(path, size, bytes_max);
   const bool sized = S_ISREG(info.st_mode) && size > 0;  // pipes and /proc say 0
@@ -63,6 +90,10 @@ Result<Container> read_all(const std::filesystem::path& path, std::uint64_t byte
   }
   content.resize(done);
   return content;
+}
+
+Status any_file(const struct stat& /*found*/) {
+  return {};
 }
 
 /// True when a link on the way leads to nothing.
@@ -114,12 +145,12 @@ Status file_error(const std::filesystem::path& path, std::string_view action, in
 
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t bytes_max,
                                          FileKind kind) {
-  return read_all<std::vector<std::byte>>(path, bytes_max, kind);
+  return read_all<std::vector<std::byte>>(path, bytes_max, kind, any_file);
 }
 
 Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t bytes_max,
                                    FileKind kind) {
-  return read_all<std::string>(path, bytes_max, kind);
+  return read_all<std::string>(path, bytes_max, kind, any_file);
 }
 
 Status check_inside(const std::filesystem::path& path, const std::filesystem::path& root) {
@@ -152,29 +183,22 @@ Status check_secret(const std::filesystem::path& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return file_error(path, "open", errno);
   if (S_ISDIR(found.st_mode)) return not_a_file(path);
-  const mode_t others = found.st_mode & (S_IRWXG | S_IRWXO);
-  if (others == 0) return {};
-  return error(Errc::permission_denied,
-               "{}: others than its owner may use it (mode {:o}); chmod 600 it", path.string(),
-               found.st_mode & 07777);
+  return secret_rule(path, found);
 }
 
 Status check_owner(const std::filesystem::path& path, const std::filesystem::path& ruled_by) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return file_error(path, "open", errno);
-  bool trusted = found.st_uid == 0 || found.st_uid == ::geteuid();
-  if (!trusted && !ruled_by.empty() && ::geteuid() == 0) {
-    struct stat ruler {};
-    if (::stat(ruled_by.c_str(), &ruler) != 0) return file_error(ruled_by, "open", errno);
-    trusted = found.st_uid == ruler.st_uid;
-  }
-  if (!trusted) {
-    return error(Errc::permission_denied, "{}: belongs to user {}, not to this one ({}) or root",
-                 path.string(), found.st_uid, ::geteuid());
-  }
-  if ((found.st_mode & S_IWOTH) == 0 || (found.st_mode & S_ISVTX) != 0) return {};
-  return error(Errc::permission_denied, "{}: anybody may write there (mode {:o})", path.string(),
-               found.st_mode & 07777);
+  return owner_rule(path, found, ruled_by);
+}
+
+Result<std::string> read_secret(const std::filesystem::path& path, std::uint64_t bytes_max,
+                                FileKind kind,
+                                const std::optional<std::filesystem::path>& ruled_by) {
+  return read_all<std::string>(path, bytes_max, kind, [&](const struct stat& found) -> Status {
+    TROUPE_TRY(secret_rule(path, found));
+    return ruled_by ? owner_rule(path, found, *ruled_by) : Status();
+  });
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path, FileMode mode, LinkRule links)

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,12 +55,19 @@ enum class FileMode : std::uint32_t {
 Status make_folder(const std::filesystem::path& folder, FileMode mode);
 
 /// permission_denied where others than its owner may read or write the file; invalid_argument: it
-/// is a folder; errors of looking.
+/// is a folder; errors of looking. Who reads the file takes read_secret(): another may stand at
+/// `path` a moment later.
 Status check_secret(const std::filesystem::path& path);
 /// permission_denied unless the file or folder belongs to this process's user or root, and nobody
 /// else may put others in its place: not anybody may write there. `ruled_by`: a folder whose
 /// owner's files are right, too, where root looks. not_found; errors of looking.
 Status check_owner(const std::filesystem::path& path, const std::filesystem::path& ruled_by = {});
+
+/// read_text_file() of a file that is opened once: check_secret()'s rule holds for what is read,
+/// and, where `ruled_by` is given, check_owner()'s with that folder.
+Result<std::string> read_secret(const std::filesystem::path& path, std::uint64_t bytes_max,
+                                FileKind kind = FileKind::regular,
+                                const std::optional<std::filesystem::path>& ruled_by = {});
 
 /// What a file does that is written where a symbolic link stands.
 enum class LinkRule : std::uint8_t {

@@ -110,12 +110,15 @@ bool Core::owns(const Variable& variable) const {
 }
 
 void Core::check_request(const Operation& request) const {
-  for (const auto variables : {request.overwrites, request.writes, request.reads}) {
+  const auto check = [&](std::span<const Variable> variables) {
     for (const Variable& variable : variables) {
       TROUPE_CHECK(owns(variable),
                    fmt::format("[{}] a variable is empty or of another engine", request.name));
     }
-  }
+  };
+  check(request.overwrites);
+  check(request.writes);
+  check(request.reads);
 }
 
 // Without the mutex, before the caller sleeps: most that somebody waits for in a loop of short

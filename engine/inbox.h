@@ -28,7 +28,7 @@ class Inbox {
   void put(OperationState* operation) {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     slots_[tail % kSlots] = operation;
-    tail_.store(tail + 1, std::memory_order_seq_cst);
+    tail_.store(tail + 1, std::memory_order_release);
   }
 
   /// Any thread.

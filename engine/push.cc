@@ -55,6 +55,7 @@ void Core::submit(OperationState* operation) {
   const int lane = operation->lane;
   inbox_.put(operation);
   entry_mutex_.unlock();
+  fence_behind_unlock();  // a lane that ends to be attended looks into the inbox once more
   if (lane < 0 || !attended(lane)) settle_submissions();
 }
 

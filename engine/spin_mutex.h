@@ -19,6 +19,16 @@ inline void spin_pause() {
 #endif
 }
 
+/// Behind SpinMutex::unlock(): what this thread has stored is seen before it loads anything, as
+/// behind a sequentially consistent fence. On x86 the unlock's exchange is one.
+inline void fence_behind_unlock() {
+#if defined(__x86_64__) || defined(__i386__)
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
 /// `spins`, or 0 where the calling thread, who makes an engine, may use one processor only: nobody
 /// could do there what a spinning thread waits for.
 int spins_here(int spins);

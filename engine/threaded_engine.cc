@@ -88,6 +88,10 @@ class ThreadedCore final : public Core {
   std::size_t event_queue(int lane) const {
     return lanes().size() + static_cast<std::size_t>(lane);
   }
+  /// One thread alone takes operations from the queue.
+  bool attends(std::size_t queue) const {
+    return queues_[queue].threads == 1 && queue < lanes().size();
+  }
   void enqueue(std::size_t queue, OperationState* operation) TROUPE_REQUIRES(mutex_);
   void wake_one(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void count_lanes(EngineCounters& counters) const override TROUPE_REQUIRES(mutex_);
@@ -167,6 +171,7 @@ void ThreadedCore::wake_one(std::size_t queue) {
   if (queues_[queue].parked == 0 || (wakes_ & bit) != 0) return;
   --queues_[queue].parked;
   wakes_ |= bit;
+  if (attends(queue)) set_attended(static_cast<int>(queue), true);
 }
 
 // The clock is read only where a thread goes to sleep or wakes up: between operations that follow
@@ -215,14 +220,13 @@ bool ThreadedCore::look_is_due(WorkQueue& own) {
 // For a thread that is awake. Null when the engine ends.
 OperationState* ThreadedCore::next(std::size_t queue) {
   WorkQueue& own = queues_[queue];
-  const bool attends = own.threads == 1 && queue < lanes().size();
   bool spun = spins_ == 0;
   for (;;) {
     if (look_is_due(own)) queue_pushed();
     if (OperationState* const operation = own.ready.pop()) {
       own.priority.store(own.ready.priority(), std::memory_order_relaxed);
       if (own.ready.size() > 0) wake_one(queue);
-      if (attends) set_attended(static_cast<int>(queue), true);
+      if (attends(queue)) set_attended(static_cast<int>(queue), true);
       return operation;
     }
     if (!spun && !stopping_) {
@@ -232,7 +236,7 @@ OperationState* ThreadedCore::next(std::size_t queue) {
       mutex_.lock();
       continue;
     }
-    if (attends) set_attended(static_cast<int>(queue), false);
+    if (attends(queue)) set_attended(static_cast<int>(queue), false);
     if (!inbox_empty()) continue;
     change_awake(queue, -1);
     if (stopping_) return nullptr;

@@ -29,13 +29,9 @@ bool same_word(std::string_view a, std::string_view b) {
   });
 }
 
-base::Result<std::string> read_secret(const std::filesystem::path& file) {
-  TROUPE_TRY(base::check_secret(file));
-  return base::read_text_file(file, kFileBytesMax, base::FileKind::any);
-}
-
 base::Result<base::Sha256Digest> read_token(const std::filesystem::path& file) {
-  TROUPE_TRY_ASSIGN(const std::string text, read_secret(file));
+  TROUPE_TRY_ASSIGN(const std::string text,
+                    base::read_secret(file, kFileBytesMax, base::FileKind::any));
   const std::string_view token = trimmed(text);
   const bool plain =
       std::all_of(token.begin(), token.end(), [](unsigned char c) { return std::isgraph(c) != 0; });
@@ -66,7 +62,8 @@ std::string_view field_of(std::string_view head, std::string_view name) {
 base::Result<Guard> Guard::open(const GuardFiles& files) {
   Guard guard;
   if (!files.tls.empty()) {
-    TROUPE_TRY_ASSIGN(const std::string pem, read_secret(files.tls));
+    TROUPE_TRY_ASSIGN(const std::string pem,
+                      base::read_secret(files.tls, kFileBytesMax, base::FileKind::any));
     auto tls = Tls::create(pem);
     if (!tls.ok()) return tls.status().with_context(files.tls.string());
     guard.tls = *std::move(tls);

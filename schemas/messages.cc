@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <utility>
 
 namespace troupe::schemas {
 namespace {
@@ -78,9 +79,31 @@ std::string_view name_at(const std::array<std::string_view, N>& names, std::size
   return position < N ? names[position] : "unknown";
 }
 
+template <std::size_t I>
+void assign(MessageVariant& to, const void* one, bool moves) {
+  using T = std::variant_alternative_t<I, MessageVariant>;
+  const T& from = *static_cast<const T*>(one);
+  if (moves) {
+    to.emplace<I>(std::move(const_cast<T&>(from)));  // its owner has given it away
+  } else {
+    to.emplace<I>(from);
+  }
+}
+
+template <std::size_t... I>
+constexpr auto assign_functions(std::index_sequence<I...> /*types*/) {
+  return std::array{&assign<I>...};
+}
+
+/// By position in Message.
+constexpr auto kAssign = assign_functions(std::make_index_sequence<kMessageTypes>());
+
 }  // namespace
 
 Message::Message() = default;
+Message::Message(std::size_t type, const void* one, bool moves) {
+  kAssign.at(type)(*this, one, moves);
+}
 Message::Message(const Message& other) = default;
 Message::Message(Message&& other) noexcept = default;
 Message& Message::operator=(const Message& other) = default;

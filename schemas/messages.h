@@ -5,7 +5,10 @@
 // envelope carries them beside its message.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -481,37 +484,43 @@ using MessageVariant = std::variant<
     PlaceCheckpoint, CheckpointPlaced, DropCheckpoint, AgentOffer, StepFacts, StepVerdict>;
 inline constexpr std::size_t kMessageTypes = std::variant_size_v<MessageVariant>;
 
-/// One message, as MessageVariant holds it and std::visit and std::get_if read it. Its copies and
-/// its end are functions of messages.cc, so that not every source makes those of all messages.
+template <typename T, typename... Ts>
+constexpr std::size_t position_in(const std::variant<Ts...>* /*list*/) {
+  constexpr std::array<bool, sizeof...(Ts)> kSame{std::is_same_v<T, Ts>...};
+  return static_cast<std::size_t>(std::find(kSame.begin(), kSame.end(), true) - kSame.begin());
+}
+/// The position of T in Message: its number on the wire; kMessageTypes: T is no message.
+template <typename T>
+constexpr std::size_t type_of() {
+  return position_in<T>(static_cast<const MessageVariant*>(nullptr));
+}
+
+/// One message, as MessageVariant holds it and std::visit and std::get_if read it. How one is made,
+/// copied and ended are functions of messages.cc, so that not every source makes those of all
+/// messages.
 class Message : public MessageVariant {
  public:
   Message();  ///< a GradientPush
   template <typename T>
-  requires(!std::is_base_of_v<MessageVariant, std::remove_cvref_t<T>> &&
-           std::is_constructible_v<MessageVariant, T>)
+  requires(type_of<std::remove_cvref_t<T>>() < kMessageTypes)
       Message(T&& one)  // NOLINT(google-explicit-constructor): as a variant takes its alternatives
-      : MessageVariant(std::forward<T>(one)) {}
+      : Message(type_of<std::remove_cvref_t<T>>(), std::addressof(one),
+                std::is_same_v<T, std::remove_cvref_t<T>>) {}
   Message(const Message& other);
   Message(Message&& other) noexcept;
   Message& operator=(const Message& other);
   Message& operator=(Message&& other) noexcept;
   ~Message();
+
+ private:
+  /// `one`: the message number `type`, which is copied, or moved from.
+  Message(std::size_t type, const void* one, bool moves);
 };
 
 /// "GradientPush", "PushAck", ... by position in Message; "unknown" beyond it.
 std::string_view message_name(std::size_t type);
 /// The slice that a message is about: messages of one slice are never reordered on a link.
 std::optional<SliceId> slice_of(const Message& message);
-
-/// The position of T in Message: its number on the wire.
-template <typename T, std::size_t I = 0>
-constexpr std::size_t type_of() {
-  if constexpr (std::is_same_v<T, std::variant_alternative_t<I, MessageVariant>>) {
-    return I;
-  } else {
-    return type_of<T, I + 1>();
-  }
-}
 
 /// A message on its way, with its tensor bytes. In one process it is handed over as it is.
 struct Envelope {

@@ -584,6 +584,9 @@ base::Status Executor::set_step(std::int64_t step) {
                                     .priority = options_.priority,
                                     .overwrites = {&options_.step.variable(), 1}};
   runtime_.engine.push(operation, [chunk = options_.step.chunk(), step](engine::RunContext&) {
+    if (chunk->shared) {
+      return base::error(Errc::failed_precondition, "the step's array has shared bytes");
+    }
     std::memcpy(chunk->buffer.data(), &step, sizeof step);
     return base::Status();
   });

@@ -72,7 +72,8 @@ struct ExecutorOptions {
   int priority = 0;
   /// Memory shared with other executors; empty: an own arena.
   std::shared_ptr<Arena> arena = nullptr;
-  /// The step that random nodes count by: 0-d i64; empty: an own one, see set_step.
+  /// The step that random nodes count by: 0-d i64, of bytes of its own; empty: an own one, see
+  /// set_step.
   ndarray::NDArray step = {};
   /// Called behind every node; null: nobody looks. unimplemented on devices with streams.
   Monitor monitor = nullptr;

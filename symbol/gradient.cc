@@ -52,7 +52,7 @@ class Differentiator {
   base::Status check_outputs(std::int64_t node) const;
   base::Status visit(std::int64_t node);
   base::Status check_scaled(std::int64_t node) const;
-  Value scaled(Value gradient);
+  Value scaled(Value gradient, base::DType dtype);
 
   Graph graph_;
   const ValueDTypes& dtypes_;        // of the forward graph
@@ -227,7 +227,8 @@ base::Status Differentiator::visit(std::int64_t index) {
     const std::optional<Value>& part = (*result)[i];
     if (part && depends_[node_index(input)]) {
       const bool begins = !loss_scale_.empty() && node.op->is_loss;
-      contributions_[numbers_[input]].push_back(begins ? scaled(*part) : *part);
+      contributions_[numbers_[input]].push_back(begins ? scaled(*part, dtypes_[numbers_[input]])
+                                                       : *part);
     }
   }
   return {};
@@ -248,14 +249,23 @@ base::Status Differentiator::check_scaled(std::int64_t index) const {
   return {};
 }
 
-Value Differentiator::scaled(Value gradient) {
+Value Differentiator::scaled(Value gradient, base::DType dtype) {
   if (!scale_) {
     builder_.set_prefix(loss_scale_ + "_first");
     const Value both = builder_.add_variable(loss_scale_);
     scale_ = builder_.add1("slice_axis", {both}, {{"axis", "0"}, {"begin", "0"}, {"end", "1"}});
   }
   builder_.set_prefix(graph_.value_name(gradient) + "_scaled");
-  return builder_.add1("multiply", {gradient, *scale_});
+  const auto cast = [&](Value value, base::DType to) {
+    return builder_.add1("cast", {value}, {{"dtype", std::string(base::dtype_name(to))}});
+  };
+  // In the wider of both types: 16 bits hold no scale of 65,536.
+  if (dtype == base::DType::f32) return builder_.add1("multiply", {gradient, *scale_});
+  if (dtype == base::DType::f64) {
+    return builder_.add1("multiply", {gradient, cast(*scale_, dtype)});
+  }
+  const Value wide = cast(gradient, base::DType::f32);
+  return cast(builder_.add1("multiply", {wide, *scale_}), dtype);
 }
 
 base::Result<std::vector<std::optional<Value>>> Differentiator::backward(

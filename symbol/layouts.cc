@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -30,7 +31,8 @@ class Writer {
         search_(runtime.ops, graph, shapes, dtypes, options,
                 runtime.engine.team({options.device, engine::LaneKind::compute})),
         builder_(runtime.ops, result_.graph),
-        mapped_(numbers_.size()) {}
+        mapped_(numbers_.size()),
+        dense_(numbers_.size()) {}
 
   base::Result<PreparedGraph> run() {
     TROUPE_TRY_ASSIGN(plans_, search_.run());
@@ -39,21 +41,21 @@ class Writer {
         place(i, {}, nullptr);
         continue;
       }
-      if (search_.falls_away(i)) {
+      if (search_.falls_away(i)) {  // no head does
         mapped_[numbers_.begin(i)] = mapped_[numbers_[graph_.nodes[i].inputs[0]]];
         continue;
       }
       TROUPE_TRY(visit(i));
-      // Heads become dense at once: who waits for a gradient must not wait for the whole pass.
+      // Heads become dense at once: in the pass of their node, and who waits for a gradient does
+      // not wait for all of it.
       for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) {
-        if (search_.is_head(v))
-          TROUPE_TRY(reordered(mapped_[v], Layout::dense(), "output").status());
+        if (!search_.is_head(v)) continue;
+        TROUPE_TRY_ASSIGN(dense_[v], reordered(mapped_[v], Layout::dense(), "output"));
       }
     }
-    for (Value head : graph_.heads) {
-      TROUPE_TRY_ASSIGN(const Value dense,
-                        reordered(mapped_[numbers_[head]], Layout::dense(), "output"));
-      result_.graph.heads.push_back(dense);
+    for (const Value head : graph_.heads) {
+      const std::size_t number = numbers_[head];
+      result_.graph.heads.push_back(dense_[number].value_or(mapped_[number]));  // a variable is
     }
     return std::move(result_);
   }
@@ -140,7 +142,8 @@ class Writer {
   std::vector<NodePlan> plans_;
   PreparedGraph result_;
   Builder builder_;
-  std::vector<Value> mapped_;  // per old value: the value of the result
+  std::vector<Value> mapped_;                // per old value: the value of the result
+  std::vector<std::optional<Value>> dense_;  // per old value: the head that it became
   std::unordered_map<std::size_t, std::vector<Value>> reorders_;  // of a value of the result
   bool backward_ = false;  // of the node being visited: its reorders run in the same pass
 };

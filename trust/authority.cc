@@ -133,8 +133,7 @@ Result<Authority> Authority::open(const fs::path& folder) {
   Authority opened;
   opened.folder_ = folder;
   TROUPE_TRY_ASSIGN(opened.lock_, base::FolderLock::take(folder, {}, base::FileMode::secret));
-  TROUPE_TRY(base::check_secret(file));
-  TROUPE_TRY_ASSIGN(opened.own_.key, base::read_text_file(file, kFileBytesMax));
+  TROUPE_TRY_ASSIGN(opened.own_.key, base::read_secret(file, kFileBytesMax));
   opened.own_.certificate = opened.own_.key;  // each reader takes its own block
   const Status matches = check_key(opened.own_);
   if (!matches.ok()) return matches.with_context(file.string());

@@ -86,9 +86,8 @@ Result<Credentials> parse_credentials(std::string_view pem) {
 }
 
 Result<Credentials> read_credentials(const std::filesystem::path& file) {
-  TROUPE_TRY(base::check_secret(file));
   TROUPE_TRY_ASSIGN(const std::string text,
-                    base::read_text_file(file, kFileBytesMax, base::FileKind::any));
+                    base::read_secret(file, kFileBytesMax, base::FileKind::any));
   auto credentials = parse_credentials(text);
   if (!credentials.ok()) return credentials.status().with_context(file.string());
   return credentials;

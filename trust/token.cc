@@ -120,9 +120,7 @@ bool Token::gives(Right right) const {
 }
 
 Result<std::string> read_token(const fs::path& file) {
-  TROUPE_TRY(base::check_secret(file));
-  TROUPE_TRY_ASSIGN(std::string text,
-                    base::read_text_file(file, kTokenBytesMax, base::FileKind::any));
+  TROUPE_TRY_ASSIGN(std::string text, base::read_secret(file, kTokenBytesMax, base::FileKind::any));
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   const bool token = text.starts_with(kMark) && text.find_first_of(" \t\n\r") == std::string::npos;
   if (token) return text;
@@ -149,11 +147,11 @@ Result<TokenBook> TokenBook::open(const fs::path& folder) {
 
 Result<std::vector<Token>> TokenBook::read(const fs::path& folder) {
   const fs::path file = folder / kFile;
-  TROUPE_TRY_ASSIGN(const std::string text, base::read_text_file(file, kBookBytesMax));
-  TROUPE_TRY(base::check_secret(file));
   // Root finds the books of those whose coordinators it serves, in their folders of state.
   const fs::path state = folder.lexically_normal().parent_path();
-  TROUPE_TRY(base::check_owner(file, state.empty() ? "." : state));
+  TROUPE_TRY_ASSIGN(
+      const std::string text,
+      base::read_secret(file, kBookBytesMax, base::FileKind::regular, state.empty() ? "." : state));
   return parse_book(text, file);
 }
 

@@ -330,7 +330,7 @@ TEST_CASE("models that cannot be are refused with their names", "[program]") {
   CHECK_THAT(unknown.err, Contains("lenett") && Contains("lenet"));
   const Run small = run({"model", "inspect", "lenet", "--input", "1,3,3"});
   CHECK(small.code == 3);
-  CHECK_THAT(small.err, Contains("convolution") && Contains("3"));
+  CHECK_THAT(small.err, Contains("convolution conv1") && Contains("(32, 1, 3, 3)"));
   for (const char* input : {"1,x", "", "()", "1x28x28", "99999999999,99999999999"}) {
     INFO(input);
     const Run bad = run({"model", "inspect", "lenet", "--input", input});

@@ -147,6 +147,23 @@ TEST_CASE("what others may exchange is not one's own", "[file]") {
   REQUIRE(::chown(folder.path().c_str(), 12345, 12345) == 0);
   CHECK(check_owner(path, folder.path()).ok());
   CHECK(check_owner(path).code() == Errc::permission_denied);
+  CHECK(read_secret(path, 10, FileKind::regular, folder.path()).ok());
+  CHECK(read_secret(path, 10, FileKind::regular, "").status().code() == Errc::permission_denied);
+}
+
+TEST_CASE("a secret is read where only its owner may read it", "[file]") {
+  const TestFolder folder("file-secret");
+  const auto path = folder.path() / "token";
+  const std::string text = "troupe_1";
+  const auto bytes = std::as_bytes(std::span(text));
+  REQUIRE(write_file_atomically(path, bytes, FileMode::secret).ok());
+  CHECK(read_secret(path, 8).value() == text);
+  CHECK(read_secret(path, 8, FileKind::regular, folder.path()).value() == text);
+  CHECK(read_secret(path, 7).status().code() == Errc::resource_exhausted);
+  CHECK(read_secret("/", 8).status().text() == "/: is a folder, not a file");
+  REQUIRE(::chmod(path.c_str(), 0640) == 0);
+  CHECK_THAT(read_secret(path, 8).status().text(),
+             Catch::Contains("others than its owner may use it (mode 640)"));
 }
 
 TEST_CASE("a pipe that nobody writes is no file, and nobody waits for it", "[file]") {

@@ -168,6 +168,8 @@ TEST_CASE("large planes go past the caches, and through parts and runs of tiles"
   const OpTable table = OpTable::build();
   check_case(table, {1, 1, 1, 721, 719, 1, 1}, {3});
   check_case(table, {1, 5, 1, 128, 128, 1, 1}, {2});
+  const std::int64_t many = 512 / winograd_lanes();  // as many channels as VGG's last layers have
+  check_case(table, {1, many, many, 4, 4, 1, 1}, {2});
 }
 
 TEST_CASE("what is not finite reaches the tiles that hold it, and no other", "[winograd][nan]") {

@@ -65,12 +65,12 @@ inline Symbol wide_exponentials(ops::OpDef& wide) {
 /// Uniform values in [low, high) that depend on `name` and place only.
 inline void fill(const ndarray::NDArray& array, const std::string& name, double low, double high) {
   const base::RandomKey key = base::random_key(1, name);
-  REQUIRE(ops::with_floating(array.dtype(), [&](auto zero) {
+  REQUIRE(ops::with_real(array.dtype(), [&](auto zero) {
             using T = decltype(zero);
             std::vector<T> values(static_cast<std::size_t>(array.elements()));
             for (std::size_t i = 0; i < values.size(); ++i) {
               const double u = base::uniform_f64(base::philox(key, i / 4, 0, 0)[i % 4]);
-              values[i] = static_cast<T>(low + (high - low) * u);
+              values[i] = static_cast<T>(static_cast<ops::Wide<T>>(low + (high - low) * u));
             }
             return array.write(std::as_bytes(std::span<const T>(values)));
           }).ok());

@@ -320,6 +320,22 @@ TEST_CASE("a step that no draw can have is refused") {
   CHECK(mentions(bound.executor->set_step(std::int64_t{1} << 48), {"2^48 - 1"}));
 }
 
+TEST_CASE("a step is not written into bytes that are somebody else's too") {
+  TestRuntime test;
+  std::int64_t theirs = 3;
+  const base::Buffer bytes(reinterpret_cast<std::byte*>(&theirs), sizeof theirs, {}, [] {});
+  ExecutorOptions options;
+  options.step = NDArray::from_buffer(test.runtime, bytes, {}, DType::i64, /*shared=*/true);
+  const auto executor =
+      Executor::bind(test.runtime, two_layers(),
+                     allocate_bindings(test.runtime, two_layers(), {{"data", {2, 5}}}).value(),
+                     options)
+          .value();
+  REQUIRE(executor->set_step(5).ok());
+  CHECK(mentions(test.engine->wait(options.step.variable()), {"step", "shared"}));
+  CHECK(theirs == 3);
+}
+
 TEST_CASE("head gradients that lead to nothing wanted are taken") {
   Composer c(table());
   const Symbol net = c.finish(c.call("exp", "e", {c.variable("x")})).value();
@@ -354,47 +370,74 @@ TEST_CASE("of outputs behind stop_gradient nobody needs a head gradient") {
   CHECK(mentions(executor.backward(std::vector<NDArray>{one, one}), {"takes 1 head gradients"}));
 }
 
+/// Outputs: before(x, w), w + f * g in w's place, behind(y, w); all arrays of ones.
+struct ReadAroundUpdate {
+  explicit ReadAroundUpdate(const Shape& image) {
+    Composer c(table());
+    const Symbol w = c.variable("w");
+    const auto conv = [&](const char* name, const char* data) {
+      const ops::Attributes same = {
+          {"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", "32"}, {"no_bias", "True"}};
+      return c.call("convolution", name, Inputs{{c.variable(data), w}, {}}, same);
+    };
+    const Symbol before = conv("before", "x");
+    const Symbol update = c.call("add_scaled", "update", {w, c.variable("g"), c.variable("f")});
+    const Symbol behind = conv("behind", "y");
+    net = c.finish(Symbol::group(std::vector<Symbol>{before, update, behind})).value();
+    const Shape weight{32, 32, 3, 3};
+    for (const char* name : {"x", "y"}) bindings.arguments[name] = ones(image);
+    for (const char* name : {"w", "g"}) bindings.arguments[name] = ones(weight);
+    bindings.arguments["f"] = ones({});
+    bindings.outputs = {ones(image), bindings.arguments["w"], ones(image)};
+  }
+  NDArray ones(const Shape& shape) {
+    const std::vector<float> numbers(static_cast<std::size_t>(shape.elements()), 1);
+    return NDArray::from<float>(test.runtime, shape, numbers).value();
+  }
+
+  /// Of the convolutions' corners with a weight of ones: so many terms.
+  static constexpr float kCorner = 32 * 2 * 2;
+  TestRuntime test;
+  Symbol net;
+  Bindings bindings;
+};
+
+float first_of(const NDArray& array) {
+  return array.to_vector<float>().value().front();
+}
+
 TEST_CASE("who reads a weight behind the operator that overwrites it reads the new one") {
-  Composer c(table());
-  const Symbol w = c.variable("w");
-  const auto conv = [&](const char* name, const char* data) {
-    const ops::Attributes same = {
-        {"kernel", "(3, 3)"}, {"pad", "(1, 1)"}, {"num_filter", "32"}, {"no_bias", "True"}};
-    return c.call("convolution", name, Inputs{{c.variable(data), w}, {}}, same);
-  };
-  const Symbol before = conv("before", "x");
-  const Symbol update = c.call("add_scaled", "update", {w, c.variable("g"), c.variable("f")});
-  const Symbol behind = conv("behind", "y");
-  const Symbol net = c.finish(Symbol::group(std::vector<Symbol>{before, update, behind})).value();
   for (const bool train : {true, false}) {
     for (const DType products : {DType::f32, DType::bf16}) {
       CAPTURE(train, products);
-      TestRuntime test;
-      const auto ones = [&](const Shape& shape) {
-        const std::vector<float> numbers(static_cast<std::size_t>(shape.elements()), 1);
-        return NDArray::from<float>(test.runtime, shape, numbers).value();
-      };
-      const Shape image{2, 32, 8, 8}, weight{32, 32, 3, 3};
-      Bindings bindings;
-      for (const char* name : {"x", "y"}) bindings.arguments[name] = ones(image);
-      for (const char* name : {"w", "g"}) bindings.arguments[name] = ones(weight);
-      bindings.arguments["f"] = ones({});
-      bindings.outputs = {ones(image), bindings.arguments["w"], ones(image)};
+      ReadAroundUpdate read({2, 32, 8, 8});
       ExecutorOptions options;
       options.train = train;
       options.predict = !train;
       options.products = products;
-      const auto executor = Executor::bind(test.runtime, net, std::move(bindings), options).value();
+      const auto executor =
+          Executor::bind(read.test.runtime, read.net, read.bindings, options).value();
       for (const float content : {1.0F, 2.0F}) {  // of the weight before the pass
         REQUIRE(executor->forward(train).ok());
-        const float corner = 32 * 2 * 2;  // so many terms
-        CHECK(executor->outputs()[0].to_vector<float>().value().front() ==
-              Approx(corner * content).epsilon(1e-5));
-        CHECK(executor->outputs()[2].to_vector<float>().value().front() ==
-              Approx(corner * (content + 1)).epsilon(1e-5));
+        const auto product = [&](float weight) {
+          return Approx(ReadAroundUpdate::kCorner * weight).epsilon(1e-5);
+        };
+        CHECK(first_of(executor->outputs()[0]) == product(content));
+        CHECK(first_of(executor->outputs()[2]) == product(content + 1));
       }
     }
   }
+}
+
+TEST_CASE("an output is written by the forward pass where an operator behind it overwrites") {
+  ReadAroundUpdate read({2, 32, 56, 56});  // large enough for blocked layouts
+  read.bindings.grad_req["x"] = GradReq::write;
+  ExecutorOptions options;
+  options.predict = false;
+  const auto executor = Executor::bind(read.test.runtime, read.net, read.bindings, options).value();
+  REQUIRE(executor->forward(true).ok());
+  CHECK(first_of(executor->outputs()[0]) == Approx(ReadAroundUpdate::kCorner).epsilon(1e-5));
+  CHECK(first_of(executor->outputs()[2]) == Approx(2 * ReadAroundUpdate::kCorner).epsilon(1e-5));
 }
 
 TEST_CASE("nothing is computed once more where an operator overwrites what it has read") {

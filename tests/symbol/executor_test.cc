@@ -130,9 +130,12 @@ TEST_CASE("one gradient for two arguments goes to two arrays") {
 }
 
 TEST_CASE("planned, unplanned, serial, threaded and delayed runs agree to the bit") {
-  for (const std::string network : {"lenet", "tiny-bn"}) {
+  const std::pair<const char*, Shape> cases[] = {{"lenet", {3, 1, 28, 28}},
+                                                 {"tiny-bn", {4, 1, 12, 12}},
+                                                 {"resnet18", {2, 3, 32, 32}},
+                                                 {"inception-bn", {2, 3, 64, 64}}};
+  for (const auto& [network, data] : cases) {
     INFO(network);
-    const Shape data = network == "lenet" ? Shape{3, 1, 28, 28} : Shape{4, 1, 12, 12};
     const auto run = [&](ExecutorOptions options, bool threaded,
                          const engine::EngineOptions& engine = {}) {
       Bound bound(network, data, options, threaded, engine);

@@ -169,6 +169,8 @@ TEST_CASE("fused networks compute what unfused ones do") {
   check_fused<double>("resnet18", {2, 3, 32, 32}, base::DType::f64, 1e-11);
   check_fused<double>("resnet18-v2", {4, 3, 32, 32}, base::DType::f64, 1e-11);
   check_fused<double>("vgg-a", {1, 3, 32, 32}, base::DType::f64, 1e-11);
+  check_fused<double>("googlenet", {1, 3, 32, 32}, base::DType::f64, 1e-11);
+  check_fused<double>("inception-bn", {2, 3, 64, 64}, base::DType::f64, 1e-11);
   check_fused<float>("resnet18", {4, 3, 64, 64}, base::DType::f32, 1e-2);
 }
 

@@ -169,11 +169,12 @@ TEST_CASE("a head gradient has its output's shape and dtype") {
   CHECK(values(executor->gradients().at("x")) == std::vector<double>{2, 8, 18, 32, 50, 72});
 }
 
-/// Gradients of fc1_weight and fc2_bias of two_layers() in f32; `scale` is written before backward.
-std::vector<std::vector<float>> scaled_gradients(float bound_with, float scale, bool scaled) {
+/// Gradients of fc1_weight and fc2_bias of two_layers(); `scale` is written before backward.
+std::vector<std::vector<double>> scaled_gradients(float bound_with, float scale, bool scaled,
+                                                  base::DType dtype) {
   TestRuntime test;
   Bindings bindings =
-      allocate_bindings(test.runtime, two_layers(), {{"data", {5, 6}}}, base::DType::f32).value();
+      allocate_bindings(test.runtime, two_layers(), {{"data", {5, 6}}}, dtype).value();
   for (const auto& [name, argument] : bindings.arguments) fill(argument, name, -0.7, 1.3);
   fill_labels(bindings.arguments.at("softmax_label"), 3);
   for (const char* name : {"fc1_weight", "fc2_bias"}) bindings.grad_req[name] = GradReq::write;
@@ -189,20 +190,35 @@ std::vector<std::vector<float>> scaled_gradients(float bound_with, float scale, 
     REQUIRE(options.loss_scale.write(std::as_bytes(std::span(values))).ok());
   }
   REQUIRE(executor->backward().ok());
-  std::vector<std::vector<float>> found;
+  std::vector<std::vector<double>> found;
   for (const char* name : {"fc1_weight", "fc2_bias"}) {
-    found.push_back(executor->gradients().at(name).to_vector<float>().value());
+    REQUIRE(ops::with_real(dtype, [&](auto zero) {
+              using T = decltype(zero);
+              std::vector<double>& gradient = found.emplace_back();
+              for (const T number : executor->gradients().at(name).to_vector<T>().value()) {
+                gradient.push_back(static_cast<ops::Wide<T>>(number));
+              }
+              return base::Status();
+            }).ok());
   }
   return found;
 }
 
 TEST_CASE("losses' gradients are multiplied with the loss scale of the moment") {
-  const auto plain = scaled_gradients(0.0F, 0.0F, false);
-  for (const float scale : {1.0F, 1024.0F}) {
-    const auto scaled = scaled_gradients(2.0F, scale, true);
-    for (std::size_t i = 0; i < plain.size(); ++i) {
-      REQUIRE(scaled[i].size() == plain[i].size());
-      for (std::size_t k = 0; k < plain[i].size(); ++k) CHECK(scaled[i][k] == scale * plain[i][k]);
+  using base::DType;
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    CAPTURE(base::dtype_name(dtype));
+    const auto plain = scaled_gradients(0.0F, 0.0F, false, dtype);
+    for (const float scale : {1.0F, 1024.0F}) {
+      const auto scaled = scaled_gradients(2.0F, scale, true, dtype);
+      for (std::size_t i = 0; i < plain.size(); ++i) {
+        REQUIRE(scaled[i].size() == plain[i].size());
+        // What a f16 rounds near zero, it rounds at another place 1,024 times as large.
+        const double rounding = dtype == DType::f16 ? 1e-3 : 0;
+        for (std::size_t k = 0; k < plain[i].size(); ++k) {
+          CHECK(scaled[i][k] == Approx(scale * plain[i][k]).epsilon(rounding).margin(rounding));
+        }
+      }
     }
   }
 }

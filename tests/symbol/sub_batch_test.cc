@@ -93,7 +93,8 @@ TEST_CASE("built-in networks predict the same in parts") {
   const Symbol mlp = make_network(table(), "mlp").value();
   CHECK(predict(mlp, {128, 1, 28, 28}, {}, 32).outputs ==
         predict(mlp, {128, 1, 28, 28}, {}, 128).outputs);
-  for (const char* name : {"resnet18", "inception-bn", "mobilenet-v2"}) {
+  for (const char* name :
+       {"alexnet", "vgg-a", "googlenet", "resnet18", "resnet50", "inception-bn", "mobilenet-v2"}) {
     INFO(name);
     const Symbol net = make_network(table(), name).value();
     const Shape data{6, 3, 64, 64};

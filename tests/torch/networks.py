@@ -8,8 +8,9 @@ networks.py inputs NETWORK SIDE DRAW FILE
     up; the weights are the same. The networks are those of bench/peers/convnets.py.
 networks.py compare NETWORK f64|f32|winograd INPUTS RESULTS [INPUTS RESULTS ...]
     Compares what torch_networks wrote, a pair of files for each draw, with PyTorch's f64; exit 1
-    where it is too far. f64: probabilities and all gradients within 1e-9. f32: each tensor at most
-    twice as far as PyTorch's own f32, or 1e-5 where that is more; winograd: at most five times.
+    where it is too far. f64: the prediction, the step's probabilities and all gradients within
+    1e-9. f32: each tensor at most twice as far as PyTorch's own f32, or 1e-5 where that is more;
+    winograd: at most five times.
     All by the Euclidean norm, of several draws by the root of the mean square.
 
 ReLU, clipping and maximum pooling have kinks: a unit that is zero but for rounding, or two inputs
@@ -125,6 +126,11 @@ def step(net, data, label):
     return {name: value.double().numpy() for name, value in tensors.items()}, decisions
 
 
+def prediction(net, data):
+    with torch.no_grad():
+        return torch.softmax(net.eval()(data), 1).double().numpy()
+
+
 def differences(net, data, decisions, exact):
     """Units that two runs have on other sides, and windows whose maximum is elsewhere."""
     count = sum(int((decisions[key] != exact[key]).sum()) for key in exact
@@ -167,9 +173,12 @@ def compare(name, how, files):
         data, label = torch.from_numpy(given["data"]), torch.from_numpy(given["label"]).long()
         shape = tuple(data.shape[1:])
 
+        predicted = prediction(torch_convnets.make(name, shape).double(), data)
+
         def exact(decisions=None):
             net = torch_convnets.make(name, shape).double().train()
-            return step(decided(net, data, decisions) if decisions else net, data, label)
+            tensors, own = step(decided(net, data, decisions) if decisions else net, data, label)
+            return tensors | {"prediction": predicted}, own
 
         decisions = {key: value for key, value in found.items() if key.startswith((VALUE, SLOPE))}
         results = {key: value for key, value in found.items() if key not in decisions}
@@ -178,12 +187,13 @@ def compare(name, how, files):
             continue
         single, their_decisions = step(torch_convnets.make(name, shape).train(), data.float(),
                                        label)
+        single["prediction"] = prediction(torch_convnets.make(name, shape), data.float())
         ours.add(results, exact(decisions)[0])
         theirs.add(single, exact(their_decisions)[0])
         net, f64s = torch_convnets.make(name, shape).double(), exact()[1]
         for i, taken in enumerate((decisions, their_decisions)):
             otherwise[i] += differences(net, data, taken, f64s)
-    gradients = sum(x for key, x in ours.sizes.items() if key != "probabilities") ** 0.5
+    gradients = sum(x for key, x in ours.sizes.items() if key.endswith(".grad")) ** 0.5
     noise = (NOISE if how == "f64" else SINGLE_NOISE) * gradients
     worst, worst_name, bad = 0.0, "", 0
     for key, square in ours.far.items():

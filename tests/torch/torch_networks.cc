@@ -2,7 +2,8 @@
 // A step through a built-in network of the values that networks.py wrote:
 //   torch_networks NETWORK f64|f32|winograd INPUTS RESULTS
 // f64: reference kernels; f32: the fast kernels, winograd: these with convolutions in Winograd's
-// form. RESULTS (safetensors) gets probabilities and NAME.grad of each parameter; of f32 and
+// form. RESULTS (safetensors) gets prediction, what the network as bound for predictions gives
+// before the step, probabilities and NAME.grad of each parameter; of f32 and
 // winograd value.LAYER, what a ReLU or clipping took or gave, and slope.LAYER, 1 where it lets
 // gradients pass and else 0.
 #include <cmath>
@@ -74,22 +75,35 @@ std::set<std::string> deciding(const symbol::Graph& graph) {
   return names;
 }
 
-std::unique_ptr<symbol::Executor> bind(ndarray::Runtime& runtime, const symbol::Symbol& net,
-                                       const ndarray::Safetensors& file, const How& how,
-                                       Values& values) {
+symbol::Bindings loaded(ndarray::Runtime& runtime, const symbol::Symbol& net,
+                        const ndarray::Safetensors& file, const How& how) {
   symbol::Bindings bindings = must(
       symbol::allocate_bindings(runtime, net, {{"data", file.find("data")->shape}}, how.dtype));
   for (const auto& [name, array] : bindings.arguments) {
     load(array, file, name == "softmax_label" ? "label" : name);
   }
+  for (const auto& [name, array] : bindings.auxiliary) load(array, file, name);
+  return bindings;
+}
+
+symbol::ExecutorOptions options_of(const How& how, bool train) {
+  symbol::ExecutorOptions options;
+  options.reference_only = how.dtype == base::DType::f64;
+  options.train = train;
+  options.predict = !train;
+  options.winograd = how.winograd;
+  return options;
+}
+
+std::unique_ptr<symbol::Executor> bind_training(ndarray::Runtime& runtime,
+                                                const symbol::Symbol& net,
+                                                const ndarray::Safetensors& file, const How& how,
+                                                Values& values) {
+  symbol::Bindings bindings = loaded(runtime, net, file, how);
   for (const std::string& name : net.list_parameters()) {
     bindings.grad_req[name] = symbol::GradReq::write;
   }
-  for (const auto& [name, array] : bindings.auxiliary) load(array, file, name);
-  symbol::ExecutorOptions options;
-  options.reference_only = how.dtype == base::DType::f64;
-  options.predict = false;
-  options.winograd = how.winograd;
+  symbol::ExecutorOptions options = options_of(how, true);
   if (how.dtype == base::DType::f32) {
     // A name once: what the backward pass computes again has its own.
     options.monitor = [&values, wanted = deciding(net.graph())](const std::string& name,
@@ -148,7 +162,10 @@ void run(const std::string& network, const How& how, const char* inputs, const c
   Values values;  // outlives the engine
   tests::TestRuntime setup;
   const auto net = must(symbol::make_network(tests::test_operators(), network, {.dropout = 0.0}));
-  const auto executor = bind(setup.runtime, net, file, how, values);
+  const auto predictor = must(symbol::Executor::bind(
+      setup.runtime, net, loaded(setup.runtime, net, file, how), options_of(how, false)));
+  must(predictor->forward(false));
+  const auto executor = bind_training(setup.runtime, net, file, how, values);
   must(executor->forward(true));
   must(executor->backward());
   std::vector<ndarray::RawTensor> results;
@@ -160,6 +177,7 @@ void run(const std::string& network, const How& how, const char* inputs, const c
                        view.shape,
                        {static_cast<const std::byte*>(view.data), std::size_t(view.bytes())}});
   };
+  add("prediction", predictor->outputs().front());
   add("probabilities", executor->outputs().front());
   for (const auto& [name, gradient] : executor->gradients()) add(name + ".grad", gradient);
   if (how.dtype == base::DType::f32) add_decisions(net, values, results);
