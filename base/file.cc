@@ -195,6 +195,8 @@ Status check_owner(const std::filesystem::path& path, const std::filesystem::pat
 Result<std::string> read_secret(const std::filesystem::path& path, std::uint64_t bytes_max,
                                 FileKind kind,
                                 const std::optional<std::filesystem::path>& ruled_by) {
+  // An opened pipe that nobody writes would be waited for.
+  if (kind == FileKind::any) TROUPE_TRY(check_secret(path));
   return read_all<std::string>(path, bytes_max, kind, [&](const struct stat& found) -> Status {
     TROUPE_TRY(secret_rule(path, found));
     return ruled_by ? owner_rule(path, found, *ruled_by) : Status();

@@ -55,8 +55,7 @@ enum class FileMode : std::uint32_t {
 Status make_folder(const std::filesystem::path& folder, FileMode mode);
 
 /// permission_denied where others than its owner may read or write the file; invalid_argument: it
-/// is a folder; errors of looking. Who reads the file takes read_secret(): another may stand at
-/// `path` a moment later.
+/// is a folder; errors of looking. Another file may stand at `path` a moment later: read_secret().
 Status check_secret(const std::filesystem::path& path);
 /// permission_denied unless the file or folder belongs to this process's user or root, and nobody
 /// else may put others in its place: not anybody may write there. `ruled_by`: a folder whose

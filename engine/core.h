@@ -108,8 +108,9 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Queues operations that pushers have left in the inbox.
   void queue_pushed() TROUPE_REQUIRES(mutex_) { queue_pushed(inbox_.count()); }
   bool inbox_empty() const { return inbox_.empty(); }
-  /// Says that a lane has one thread, which runs something now and looks into the inbox before it
-  /// chooses what to run next; or, no longer. Then inbox_empty() has to be asked once more.
+  /// Says that a lane has one thread, which runs something now or has been woken, and looks into
+  /// the inbox before it chooses what to run next; or, no longer. Then inbox_empty() has to be
+  /// asked once more.
   void set_attended(int lane, bool attended) TROUPE_REQUIRES(mutex_);
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;

@@ -49,8 +49,8 @@ std::uint64_t Core::next_serial() {
 }
 
 // What is pushed is seen by the next who takes the graph's mutex. That is the pusher himself,
-// unless the operation's lane is busy: it could not run before the lane's thread has looked into
-// the inbox.
+// unless the operation's lane is attended: it could not run before the lane's thread has looked
+// into the inbox.
 void Core::submit(OperationState* operation) {
   const int lane = operation->lane;
   inbox_.put(operation);

@@ -247,6 +247,7 @@ OperationState* ThreadedCore::next(std::size_t queue) {
     spun = spins_ == 0;
     mutex_.lock();
     change_awake(queue, 1);
+    own.unlooked = kUnlookedMax;  // it has been attended since it was woken
   }
 }
 

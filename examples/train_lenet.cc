@@ -28,9 +28,9 @@ struct Setup {
 };
 
 /// What a job file says, as a struct: see docs/job-file.md. What is not named keeps its default.
-/// This program obeys the seed and [model], [data] but for prefetching, and epochs, max_steps,
-/// optimizer, schedule, initializer and keys of [train]; the rest is of `troupe run`: weights to
-/// begin with, checkpoints, workers, numerics, memory.
+/// This program obeys the seed and [model], [data] but for prefetching and test_batch, and epochs,
+/// max_steps, optimizer, schedule, initializer and keys of [train]; data.test must be there. The
+/// rest is of `troupe run`: weights to begin with, checkpoints, workers, numerics, memory.
 schemas::JobSpec describe_job(const std::string& folder, std::uint32_t epochs) {
   schemas::JobSpec spec;
   spec.seed = 7;  // the order of the records and the first weights follow from it

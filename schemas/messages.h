@@ -484,15 +484,21 @@ using MessageVariant = std::variant<
     PlaceCheckpoint, CheckpointPlaced, DropCheckpoint, AgentOffer, StepFacts, StepVerdict>;
 inline constexpr std::size_t kMessageTypes = std::variant_size_v<MessageVariant>;
 
+/// Where T stands in the list; behind its end: nowhere.
 template <typename T, typename... Ts>
 constexpr std::size_t position_in(const std::variant<Ts...>* /*list*/) {
   constexpr std::array<bool, sizeof...(Ts)> kSame{std::is_same_v<T, Ts>...};
   return static_cast<std::size_t>(std::find(kSame.begin(), kSame.end(), true) - kSame.begin());
 }
-/// The position of T in Message: its number on the wire; kMessageTypes: T is no message.
 template <typename T>
+inline constexpr std::size_t kTypeOf = position_in<T>(static_cast<const MessageVariant*>(nullptr));
+/// T is a message.
+template <typename T>
+concept MessageStruct = kTypeOf<T> < kMessageTypes;
+/// The position of T in Message: its number on the wire.
+template <MessageStruct T>
 constexpr std::size_t type_of() {
-  return position_in<T>(static_cast<const MessageVariant*>(nullptr));
+  return kTypeOf<T>;
 }
 
 /// One message, as MessageVariant holds it and std::visit and std::get_if read it. How one is made,
@@ -502,8 +508,8 @@ class Message : public MessageVariant {
  public:
   Message();  ///< a GradientPush
   template <typename T>
-  requires(type_of<std::remove_cvref_t<T>>() < kMessageTypes)
-      Message(T&& one)  // NOLINT(google-explicit-constructor): as a variant takes its alternatives
+  requires MessageStruct<std::remove_cvref_t<T>> Message(
+      T&& one)  // NOLINT(google-explicit-constructor): as a variant takes its alternatives
       : Message(type_of<std::remove_cvref_t<T>>(), std::addressof(one),
                 std::is_same_v<T, std::remove_cvref_t<T>>) {}
   Message(const Message& other);

@@ -59,7 +59,9 @@ class KVStore {
   /// Pushes an operation that reads `gradient` (a sum over samples; for a key of kind average the
   /// batch's value; in the key's dtype or, already rounded, in its gradient_wire) and contributes
   /// it. The array's read tag is held until the store has added it. With count 0 the array's values
-  /// do not matter: the rank takes part with nothing.
+  /// do not matter: the rank takes part with nothing. CHECKs, as pull() does, that the key is one
+  /// of init()'s, which with set_updater() comes first, and that the array has its shape and is of
+  /// the rank's engine.
   virtual void push(std::uint32_t key, const ndarray::NDArray& gradient, const PushInfo& info) = 0;
   /// Pushes operations that fill `weight` with the values for info.step once they exist.
   virtual void pull(std::uint32_t key, const ndarray::NDArray& weight, const PullInfo& info) = 0;

@@ -52,8 +52,14 @@ class LocalStore::Core {
   Core(const LocalStoreParts& parts, const LocalStoreOptions& options);
 
   std::uint32_t ranks() const { return rules_.tree.ranks(); }
-  std::span<const SliceInfo> slices(std::uint32_t key) const { return layout_->of_key(key); }
-  const schemas::KeyInfo& key(std::uint32_t id) const { return keys_[id]; }
+  std::span<const SliceInfo> slices(std::uint32_t key) const {
+    TROUPE_CHECK(layout_.has_value(), "a push or pull before init");
+    return layout_->of_key(key);
+  }
+  const schemas::KeyInfo& key(std::uint32_t id) const {
+    TROUPE_CHECK(id < keys_.size(), "a push or pull of a key that init has not declared");
+    return keys_[id];
+  }
 
   base::Status init(std::uint32_t rank, std::span<const schemas::KeyInfo> keys,
                     std::span<const ndarray::NDArray> values);

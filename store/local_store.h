@@ -64,7 +64,7 @@ class LocalStore {
                                                           const LocalStoreOptions& options);
   ~LocalStore();
 
-  /// The KVStore of a rank; `runtime` is the rank's. CHECKs the rank.
+  /// The KVStore of a rank; `runtime` is the rank's, and outlives it. CHECKs the rank.
   std::unique_ptr<KVStore> rank_store(std::uint32_t rank, ndarray::Runtime& runtime);
   /// Has every slice cut soon, out of turn, and says at which step: behind all that has begun, at
   /// most the last one; the same step when it is asked again. Nothing: no step has begun, or there

@@ -41,6 +41,12 @@ bool is_scalar(std::string_view name) {
 base::Result<Symbol> optimizer_symbol(const ops::OpTable& table,
                                       const schemas::OptimizerSpec& spec) {
   if (spec.name.empty()) {
+    if (spec.symbol_json.empty()) {
+      return base::error(base::Errc::invalid_argument,
+                         "optimizer.symbol: the text of '{}' is not in symbol_json: whoever makes "
+                         "the job reads the file",
+                         spec.symbol);
+    }
     auto symbol = Symbol::from_json(table, spec.symbol_json);
     if (!symbol.ok()) return symbol.status().with_context(spec.symbol);
     return symbol;

@@ -136,7 +136,8 @@ class Executor {
   /// failed_precondition when forward(true) was not the last forward or another executor has used
   /// the shared arena since.
   base::Status backward(std::span<const ndarray::NDArray> head_gradients = {});
-  /// Pushes the step number that random nodes use from now on.
+  /// Pushes the step number that random nodes use from now on. Where ExecutorOptions::step has
+  /// shared bytes, what reads it fails with failed_precondition.
   base::Status set_step(std::int64_t step);
 
   const std::vector<ndarray::NDArray>& outputs() const { return bindings_.outputs; }

@@ -259,7 +259,7 @@ Value Differentiator::scaled(Value gradient, base::DType dtype) {
   const auto cast = [&](Value value, base::DType to) {
     return builder_.add1("cast", {value}, {{"dtype", std::string(base::dtype_name(to))}});
   };
-  // In the wider of both types: 16 bits hold no scale of 65,536.
+  // In the wider of both types: f16 holds no scale of 65,536.
   if (dtype == base::DType::f32) return builder_.add1("multiply", {gradient, *scale_});
   if (dtype == base::DType::f64) {
     return builder_.add1("multiply", {gradient, cast(*scale_, dtype)});

@@ -46,16 +46,16 @@ class Writer {
         continue;
       }
       TROUPE_TRY(visit(i));
-      // Heads become dense at once: in the pass of their node, and who waits for a gradient does
-      // not wait for all of it.
+      // Heads become dense at once: in the pass of their node, and before all that follows, which
+      // who waits for a gradient does not wait for.
       for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) {
         if (!search_.is_head(v)) continue;
         TROUPE_TRY_ASSIGN(dense_[v], reordered(mapped_[v], Layout::dense(), "output"));
       }
     }
-    for (const Value head : graph_.heads) {
+    for (const Value head : graph_.heads) {  // variables are dense as they are
       const std::size_t number = numbers_[head];
-      result_.graph.heads.push_back(dense_[number].value_or(mapped_[number]));  // a variable is
+      result_.graph.heads.push_back(dense_[number].value_or(mapped_[number]));
     }
     return std::move(result_);
   }

@@ -199,6 +199,12 @@ base::Result<std::shared_ptr<const symbol::KernelChoices>> kernel_choices(
     const schemas::NumericsSpec& numerics) {
   if (numerics.kernels.empty() && numerics.kernels_json.empty())
     return std::shared_ptr<const symbol::KernelChoices>();
+  if (numerics.kernels_json.empty()) {
+    return base::error(base::Errc::invalid_argument,
+                       "numerics.kernels: the text of '{}' is not in kernels_json: whoever makes "
+                       "the job reads the file",
+                       numerics.kernels);
+  }
   auto choices = symbol::KernelChoices::from_json(numerics.kernels_json, numerics.kernels);
   if (!choices.ok()) return choices.status().with_context("numerics.kernels");
   return std::make_shared<const symbol::KernelChoices>(*std::move(choices));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Module: a symbol with its parameters, gradients and executors, trained against a KVStore. It
 // holds one executor per batch size, made on first use; all share parameters, gradients and one
-// arena. A Module belongs to one thread (a rank's); its operations run on the Runtime's engine,
-// which outlives it. Start with fit, score and predict; the calls between are their steps.
+// arena. A Module belongs to one thread (a rank's); its operations run on the engine of its
+// Runtime, and both outlive it. Start with fit, score and predict; the calls between are their
+// steps.
 #pragma once
 
 #include <atomic>
@@ -152,7 +153,8 @@ class Module {
   base::Result<BatchMetrics> training_metrics() const;
   /// Pushes prediction, as predict() does, and the metrics of one batch.
   base::Result<BatchMetrics> score(const ModuleBatch& batch);
-  /// The executor of a batch size, made now if need be.
+  /// The executor of a batch size, made now if need be. It is the module's, which keeps those of
+  /// ModuleOptions::executors_max batch sizes, the last used.
   base::Result<symbol::Executor*> executor(std::int64_t batch);
 
  private:

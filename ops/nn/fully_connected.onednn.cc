@@ -94,20 +94,25 @@ class WithColumnSums final : public Kernel {
  private:
   template <typename T>
   void sum(const KernelContext& context, T* out) const {
-    constexpr std::int64_t kColumns = 256;
+    constexpr std::int64_t kColumns = 256, kRows = 256;  // columns; terms of a sum in f32
     const auto* gradient = context.inputs[0].as<base::BF16>();
     parallel_ranges(
         context, extents_.hidden,
         [&](std::int64_t begin, std::int64_t end) {
-          std::array<float, kColumns> sums{};
-          for (std::int64_t row = 0; row < extents_.rows; ++row) {
-            const base::BF16* const place = gradient + row * extents_.hidden;
-            for (std::int64_t h = begin; h < end; ++h) {
-              sums[static_cast<std::size_t>(h - begin)] += static_cast<float>(place[h]);
+          std::array<double, kColumns> totals{};
+          for (std::int64_t first = 0; first < extents_.rows; first += kRows) {
+            std::array<float, kColumns> sums{};
+            const std::int64_t last = std::min(first + kRows, extents_.rows);
+            for (std::int64_t row = first; row < last; ++row) {
+              const base::BF16* const place = gradient + row * extents_.hidden;
+              for (std::int64_t h = begin; h < end; ++h) {
+                sums[static_cast<std::size_t>(h - begin)] += static_cast<float>(place[h]);
+              }
             }
+            for (std::size_t h = 0; h < kColumns; ++h) totals[h] += sums[h];
           }
           for (std::int64_t h = begin; h < end; ++h) {
-            const float total = sums[static_cast<std::size_t>(h - begin)];
+            const auto total = static_cast<float>(totals[static_cast<std::size_t>(h - begin)]);
             out[h] = T(adds_ ? static_cast<float>(out[h]) + total : total);
           }
         },

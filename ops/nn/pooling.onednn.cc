@@ -48,10 +48,16 @@ base::Result<Problem> describe_call(const Params& p, const TensorDesc& data,
   return problem;
 }
 
+/// Taps of a window that the library adds up in one f32, at most: behind them sums lose digits.
+constexpr std::int64_t kTapsMost = 4'096;
+
 base::Result<Plan> forward(const OpCall& call) {
   TROUPE_TRY_ASSIGN(const Problem p, describe_call(call.params, call.inputs[0], call.outputs[0],
                                                    followed_layout({&call.inputs[0]})));
   if (p.v.max) return base::error(Errc::unimplemented, "the library's maximum drops NaN");
+  if (p.v.window[0].kernel * p.v.window[1].kernel > kTapsMost) {
+    return base::error(Errc::unimplemented, "means of more than {} taps, in f32", kTapsMost);
+  }
   return Plan{onednn::describe_pooling(p.operation),
               {onednn::input(DNNL_ARG_SRC, 0), onednn::output(DNNL_ARG_DST, 0)}};
 }

@@ -23,6 +23,7 @@ inline base::Status refine(std::string_view what, base::Shape& shape, const base
     return base::error(base::Errc::invalid_argument, "{} has shape {} where {} is expected", what,
                        shape.to_string(), expected.to_string());
   }
+  TROUPE_TRY(base::check_shape(*merged).with_context(what));
   shape = *merged;
   return {};
 }

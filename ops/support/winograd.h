@@ -85,15 +85,14 @@ class WinogradConvolution {
 };
 
 /// Channels, and filters, of a block of the weight gradient, for each of which its tiles are
-/// transformed anew: of the smallest, and what this machine's caches are best at.
+/// transformed anew; twice as many where that leaves enough blocks for the team.
 inline constexpr std::int64_t kWinogradBlock = 64;
-std::int64_t winograd_block();
 
 /// The gradients of weights and bias. Results depend on the extents alone.
 class WinogradGradient {
  public:
   /// `block`: the largest that may be taken.
-  WinogradGradient(const Winograd& extents, int team, std::int64_t block = winograd_block());
+  WinogradGradient(const Winograd& extents, int team, std::int64_t block = 2 * kWinogradBlock);
 
   std::size_t scratch_bytes() const;
   /// `data` is the forward pass's input, `gradient` that of its output. Writes the dense

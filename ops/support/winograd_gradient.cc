@@ -3,8 +3,6 @@
 // over tiles, and then transformed back. Tiles are cut into parts and these into runs by the
 // extents alone; the sums of runs and parts are added in order, so results do not depend on the
 // team, and no sum in f32 has more than a thousand terms of tiles.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "ops/support/chunks.h"
@@ -298,14 +296,6 @@ std::int64_t weight_elements(const Winograd& w) {
 }
 
 }  // namespace
-
-std::int64_t winograd_block() {
-  // What a block of 64 needs, 1.4 MB, fits into a cache of 2 MB. Where it does not, the last cache
-  // has to do, and twice the block, whose tiles are transformed half as often, is faster.
-  constexpr long kHoldsBlock = 2 << 20;
-  static const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return cache > 0 && cache < kHoldsBlock ? 2 * kWinogradBlock : kWinogradBlock;
-}
 
 WinogradGradient::WinogradGradient(const Winograd& extents, int team, std::int64_t block)
     : extents_(extents), team_(team), block_(block) {

@@ -161,6 +161,9 @@ TEST_CASE("a secret is read where only its owner may read it", "[file]") {
   CHECK(read_secret(path, 8, FileKind::regular, folder.path()).value() == text);
   CHECK(read_secret(path, 7).status().code() == Errc::resource_exhausted);
   CHECK(read_secret("/", 8).status().text() == "/: is a folder, not a file");
+  const auto pipe = folder.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0644) == 0);
+  CHECK(read_secret(pipe, 8, FileKind::any).status().code() == Errc::permission_denied);
   REQUIRE(::chmod(path.c_str(), 0640) == 0);
   CHECK_THAT(read_secret(path, 8).status().text(),
              Catch::Contains("others than its owner may use it (mode 640)"));

@@ -118,12 +118,16 @@ class KubernetesTest(unittest.TestCase):
             for option, port in (("--listen", "cluster"), ("--metrics", "http")):
                 at = [word for word in container["args"] if word.startswith(option + "=")]
                 self.assertTrue(all(word.endswith(f":{ports[port]}") for word in at), at)
+            self.assertIn(f"--metrics=$(POD_IP):{ports['http']}", container["args"])
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                 self.assertEqual(container[probe]["httpGet"], {"path": "/healthz", "port": "http"})
             notes = spec["template"]["metadata"]["annotations"]
             self.assertEqual(notes["prometheus.io/port"], str(ports["http"]))
         monitor = [each for each in self.documents if each["kind"] == "PodMonitor"][0]["spec"]
-        self.assertEqual(monitor["podMetricsEndpoints"][0]["port"], "http")
+        endpoint = monitor["podMetricsEndpoints"][0]
+        self.assertEqual(endpoint["port"], "http")
+        self.assertEqual([rule["targetLabel"] for rule in endpoint["relabelings"]],
+                         ["role", "node"])  # as the alerts read them
         self.assertLessEqual(monitor["selector"]["matchLabels"].items(), labels.items())
 
     def test_pods_are_locked(self):

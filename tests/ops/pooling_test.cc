@@ -127,6 +127,18 @@ void check_same_bits(const Tensor& found, const Tensor& wanted) {
   }
 }
 
+TEST_CASE("the mean of a large window loses no digits", "[pooling]") {
+  const OpTable table = OpTable::build();
+  const OpDef& op = table.at("pooling");
+  Tensor data(DType::f32, {1, 1, 1'000, 1'000});
+  for (std::int64_t i = 0; i < data.elements(); ++i) data.set(i, 0.1);
+  const Params params = parse_params(op, {{"global_pool", "True"}, {"pool_type", "avg"}}).value();
+  const OpCall call = make_call(op, params, describe({data})).value();
+  const std::vector<Tensor> outputs = make_outputs(call);
+  run_kernel(*prepare(call).value(), {data}, outputs, {});
+  CHECK(outputs[0].at(0) == Approx(0.1).epsilon(1e-6));
+}
+
 TEST_CASE("a maximum has the same bits with and without its index, in every layout",
           "[pooling][nan]") {
   const OpTable table = OpTable::build();

@@ -99,7 +99,7 @@ struct Setup {
   }
 
   /// In the order of `expected`.
-  std::vector<Tensor> run(int team, std::int64_t block = winograd_block()) const {
+  std::vector<Tensor> run(int team, std::int64_t block = 2 * kWinogradBlock) const {
     std::vector<Tensor> results = {Tensor(DType::f32, c.output(), by_lanes(c.output())),
                                    Tensor(DType::f32, c.data(), by_lanes(c.data())),
                                    Tensor(DType::f32, c.weight()), Tensor(DType::f32, bias.shape)};

@@ -347,6 +347,20 @@ TEST_CASE("misaligned bytes decode alike", "[codec]") {
   CHECK_FALSE(decode_message(bytes + std::string(8, '\0')).ok());
 }
 
+TEST_CASE("a message copies what its maker keeps, and moves what is given away", "[messages]") {
+  const std::string text(100, 'x');  // longer than what a string holds without memory
+  Goodbye kept{text};
+  const Goodbye constant{text};
+  for (const Message& made :
+       {Message(kept), Message(constant), Message(static_cast<const Goodbye&&>(constant))}) {
+    CHECK(std::get<Goodbye>(made).text == text);
+  }
+  CHECK((kept.text == text && constant.text == text));
+  const char* const bytes = kept.text.data();
+  const Message moved(std::move(kept));
+  CHECK(std::get<Goodbye>(moved).text.data() == bytes);
+}
+
 TEST_CASE("names of messages, roles and phases", "[messages]") {
   CHECK(message_name(type_of<GradientPush>()) == "GradientPush");
   CHECK(message_name(type_of<FolderProbeResult>()) == "FolderProbeResult");

@@ -4,6 +4,7 @@
 // sample, files with operators of one name.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -429,12 +430,16 @@ TEST_CASE("who reads a weight behind the operator that overwrites it reads the n
   }
 }
 
-TEST_CASE("an output is written by the forward pass where an operator behind it overwrites") {
+TEST_CASE("an output is written by the forward pass where an operator behind it overwrites",
+          "[onednn]") {
   ReadAroundUpdate read({2, 32, 56, 56});  // large enough for blocked layouts
   read.bindings.grad_req["x"] = GradReq::write;
   ExecutorOptions options;
   options.predict = false;
   const auto executor = Executor::bind(read.test.runtime, read.net, read.bindings, options).value();
+  const std::vector<std::string>& reorders = executor->report().reorders;
+  CHECK(std::ranges::count_if(
+            reorders, [](const auto& text) { return text.starts_with("before_output "); }) == 1);
   REQUIRE(executor->forward(true).ok());
   CHECK(first_of(executor->outputs()[0]) == Approx(ReadAroundUpdate::kCorner).epsilon(1e-5));
   CHECK(first_of(executor->outputs()[2]) == Approx(2 * ReadAroundUpdate::kCorner).epsilon(1e-5));

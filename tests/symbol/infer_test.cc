@@ -95,5 +95,20 @@ TEST_CASE("extents of one shape may come from several sides") {
   CHECK(std::ranges::count(shapes, Shape{4, 5, 6}) == std::ssize(shapes));
 }
 
+TEST_CASE("what two sides say together may be more than can be counted") {
+  Composer c(table());
+  const Symbol like = c.variable("like");
+  const Symbol same = c.call("reshape_like", "same", {c.variable("x"), like});
+  const Symbol heads[] = {c.call("add_n", "first", {same, c.variable("b")}, {{"num_args", "2"}}),
+                          c.call("add_n", "second", {like, c.variable("c")}, {{"num_args", "2"}})};
+  constexpr std::int64_t kHalf = std::int64_t{1} << 32;  // whose square is 0 in 64 bits
+  const base::Status status =
+      infer_shapes(
+          Symbol::group(heads).graph(),
+          {{"x", {4}}, {"b", {base::kUnknownDim, kHalf}}, {"c", {kHalf, base::kUnknownDim}}})
+          .status();
+  CHECK(mentions(status, {"reshape_like same", "(4294967296, 4294967296)"}));
+}
+
 }  // namespace
 }  // namespace troupe::symbol
