@@ -87,9 +87,18 @@ void Worker::stop(const base::Status& status) {
 }
 
 base::Status Worker::check_data() {
-  TROUPE_TRY_ASSIGN(const data::Fingerprint found, parts_.job->train_data->fingerprint());
-  post(DatasetChecked{{options_.rank, parts_.job->train_data->path().string(), found.records,
-                       found.bytes, found.checksum}});
+  const train::Job& job = *parts_.job;
+  TROUPE_TRY_ASSIGN(const data::Fingerprint found, job.train_data->fingerprint());
+  schemas::DatasetReport report{options_.rank, job.train_data->path().string(), found.records,
+                                found.bytes, found.checksum};
+  if (job.test_data != nullptr) {
+    TROUPE_TRY_ASSIGN(const data::Fingerprint test, job.test_data->fingerprint());
+    report.test_file = job.test_data->path().string();
+    report.test_records = test.records;
+    report.test_bytes = test.bytes;
+    report.test_checksum = test.checksum;
+  }
+  post(DatasetChecked{std::move(report)});
   return {};
 }
 

@@ -33,6 +33,8 @@ base::Status WorkerStore::set_updater(const store::UpdateRule& rule) {
 }
 
 void WorkerStore::push(std::uint32_t key, const NDArray& gradient, const store::PushInfo& info) {
+  TROUPE_CHECK(key < keys_.size(), "a push of a key that init has not declared");
+  store::check_gradient(keys_[key], gradient);
   const engine::Variable reads[] = {gradient.variable()};
   runtime_.engine.push_async(
       {"push", reads, {}, engine::kHostCopyLane, info.priority},
@@ -68,7 +70,6 @@ void WorkerStore::pull(std::uint32_t key, const NDArray& weight, const store::Pu
 
 /// A gradient as it travels; a copy where it is rounded here.
 base::Result<base::Buffer> WorkerStore::rounded(std::uint32_t key, const NDArray& gradient) {
-  TROUPE_CHECK(key < keys_.size(), "a gradient before init");
   return store::convert(gradient.buffer(), gradient.dtype(), keys_[key].gradient_wire,
                         runtime_.storage.pool(base::Device{}), "gradients on their way");
 }

@@ -81,7 +81,6 @@ ExitCode check(const FileOptions& options, Context& context) {
 /// Where a packer writes, and whether over what is there.
 struct PackTarget {
   std::filesystem::path out;
-  bool names = false;  ///< classes.txt is written, too
   bool force = false;
   bool json = false;
 };
@@ -101,7 +100,7 @@ base::Status check_target(const PackTarget& target) {
     files.push_back(target.out / name);
     files.push_back(data::index_path(target.out / name));
   }
-  if (target.names) files.push_back(target.out / "classes.txt");
+  files.push_back(target.out / data::kClassesFile);
   for (const std::filesystem::path& file : files) {
     std::error_code unknown;
     if (target.force || !std::filesystem::exists(file, unknown)) continue;
@@ -184,7 +183,6 @@ void add_pack_images(CLI::App& pack, Context& context) {
     PackTarget target;
   };
   const auto options = std::make_shared<Options>();
-  options->target.names = true;
   add_target(verb, options->target);
   verb->add_option("--train", options->pack.train, "Folder of class folders")
       ->required()

@@ -48,6 +48,14 @@ void with_type(DType dtype, F&& f) {
 template <typename T>
 constexpr bool kIs16Bit = std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
 
+/// A double that becomes the same number of 16 bits as `x`, which may have more bits than a double:
+/// it lies between the same two of them, or is `x`.
+double rounds_alike(std::int64_t x) {
+  constexpr std::int64_t kExact = std::int64_t{1} << 53, kLow = 0xffffffff, kSome = 0x80000000;
+  if (-kExact < x && x < kExact) return static_cast<double>(x);
+  return static_cast<double>((x & ~kLow) + ((x & kLow) != 0 ? kSome : 0));
+}
+
 template <typename To, typename From>
 To cast_value(From x) {
   if constexpr (std::is_same_v<To, From>) {
@@ -56,6 +64,8 @@ To cast_value(From x) {
     return cast_value<To>(static_cast<float>(x));
   } else if constexpr (kIs16Bit<To> && std::is_same_v<From, float>) {
     return To(x);
+  } else if constexpr (kIs16Bit<To> && std::is_same_v<From, std::int64_t>) {
+    return To(rounds_alike(x));
   } else if constexpr (kIs16Bit<To>) {
     return To(static_cast<double>(x));
   } else if constexpr (std::is_same_v<To, bool>) {

@@ -19,6 +19,39 @@ namespace {
 /// Checkpoints whose reports may come again: more than a run has in flight.
 constexpr std::size_t kReportsKept = 8;
 
+/// What a rank has found of a set.
+struct FoundSet {
+  std::uint32_t rank = 0;
+  const std::string& file;
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;
+
+  bool same(const FoundSet& other) const {
+    return records == other.records && bytes == other.bytes && checksum == other.checksum;
+  }
+};
+
+FoundSet training_set(const schemas::DatasetReport& report) {
+  return {report.rank, report.file, report.records, report.bytes, report.checksum};
+}
+
+FoundSet test_set(const schemas::DatasetReport& report) {
+  return {report.rank, report.test_file, report.test_records, report.test_bytes,
+          report.test_checksum};
+}
+
+base::Status differ(const FoundSet& first, const FoundSet& other,
+                    const schemas::Placement& placement) {
+  const auto text = [&](const FoundSet& seen) {
+    return fmt::format("{}: {} records, {} bytes, checksum {:08x}",
+                       placement.name_of({Role::worker, seen.rank}), seen.records, seen.bytes,
+                       seen.checksum);
+  };
+  return base::error(base::Errc::failed_precondition, "{} is not the same file everywhere: {}; {}",
+                     first.file, text(first), text(other));
+}
+
 }  // namespace
 
 std::vector<ActorId> JobRoster::actors() const {
@@ -160,8 +193,8 @@ void JobState::on_message(const ActorId& from, const schemas::ServerReport& repo
   if (report.shard < servers_.size()) servers_[report.shard].heard(now_ms_);
 }
 
-/// Training over files that differ would be wrong without a sign of it, so nobody trains before all
-/// ranks have found the same file.
+/// Training over files that differ, and scores over parts of several test sets, would be wrong
+/// without a sign of it, so nobody trains before all ranks have found the same files.
 void JobState::on_message(const ActorId& from, const schemas::DatasetReport& report) {
   if (from != ActorId{Role::worker, report.rank}) return;
   if (report.rank >= roster_.ranks() || started_) return;
@@ -170,18 +203,10 @@ void JobState::on_message(const ActorId& from, const schemas::DatasetReport& rep
   datasets_.emplace(report.rank, report);
   const schemas::DatasetReport& first = datasets_.begin()->second;
   for (const auto& [rank, other] : datasets_) {
-    if (other.records == first.records && other.bytes == first.bytes &&
-        other.checksum == first.checksum) {
-      continue;
+    for (const auto& set_of : {training_set, test_set}) {
+      if (set_of(other).same(set_of(first))) continue;
+      return end(differ(set_of(first), set_of(other), roster_.placement));
     }
-    const auto text = [&](const schemas::DatasetReport& seen) {
-      return fmt::format("{}: {} records, {} bytes, checksum {:08x}",
-                         roster_.placement.name_of({Role::worker, seen.rank}), seen.records,
-                         seen.bytes, seen.checksum);
-    };
-    return end(base::error(base::Errc::failed_precondition,
-                           "{} is not the same file everywhere: {}; {}", first.file, text(first),
-                           text(other)));
   }
   if (datasets_.size() == roster_.ranks()) start_training();
 }

@@ -88,7 +88,10 @@ std::uint64_t records_max(std::uint64_t bytes) {
 }
 
 std::filesystem::path index_path(const std::filesystem::path& record_file) {
-  return std::filesystem::path(record_file).replace_extension(".idx");
+  if (record_file.extension() == ".rec") {
+    return std::filesystem::path(record_file).replace_extension(".idx");
+  }
+  return std::filesystem::path(record_file) += ".idx";  // or files that differ there would share it
 }
 
 Result<std::vector<IndexEntry>> read_index(const std::filesystem::path& path,

@@ -23,7 +23,7 @@ struct IndexEntry {
   friend bool operator==(const IndexEntry&, const IndexEntry&) = default;
 };
 
-/// "a/train.rec" -> "a/train.idx".
+/// "a/train.rec" -> "a/train.idx", "a/part.000" -> "a/part.000.idx".
 std::filesystem::path index_path(const std::filesystem::path& record_file);
 
 /// Lines as they stand, read piece by piece. A malformed line is data_loss and named by file and

@@ -148,7 +148,7 @@ std::string IndexReport::to_string() const {
 
 Result<IndexReport> index_record_file(const std::filesystem::path& path) {
   IndexReport report{index_path(path)};
-  if (report.path == path) {
+  if (path.extension() == ".idx") {
     return error(Errc::invalid_argument, "{}: is named as an index, not as a record file",
                  path.string());
   }

@@ -133,9 +133,9 @@ Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::pat
   return packer;
 }
 
-/// A test set of an earlier call does not stay beside another training set.
-Status remove_test_set(const fs::path& out) {
-  for (const fs::path& file : {out / "test.rec", index_path(out / "test.rec")}) {
+/// What an earlier call left does not stay beside another training set.
+Status remove_files(std::initializer_list<fs::path> files) {
+  for (const fs::path& file : files) {
     std::error_code problem;
     fs::remove(file, problem);
     if (!problem) continue;
@@ -145,15 +145,20 @@ Status remove_test_set(const fs::path& out) {
   return {};
 }
 
-/// The training set, and the test set where there is one.
-Result<PackReport> commit_all(std::vector<std::unique_ptr<Packer>> packers, const fs::path& out) {
+/// The training set, and the test set and the names of classes where there are some.
+Result<PackReport> commit_all(std::vector<std::unique_ptr<Packer>> packers, const fs::path& out,
+                              base::AtomicFile* classes = nullptr) {
   PackReport report;
   for (const auto& packer : packers) TROUPE_TRY(packer->finish());
-  if (packers.size() < 2) TROUPE_TRY(remove_test_set(out));
+  if (packers.size() < 2) {
+    TROUPE_TRY(remove_files({out / "test.rec", index_path(out / "test.rec")}));
+  }
+  if (classes == nullptr) TROUPE_TRY(remove_files({out / kClassesFile}));
   for (const auto& packer : packers) {
     TROUPE_TRY(packer->commit());
     report.files.push_back(packer->report());
   }
+  if (classes != nullptr) TROUPE_TRY(classes->commit());
   return report;
 }
 
@@ -164,8 +169,13 @@ Result<std::vector<std::string>> list_folder(const fs::path& folder, bool folder
   fs::directory_iterator at(folder, problem);
   for (; !problem && at != fs::directory_iterator(); at.increment(problem)) {
     const std::string name = at->path().filename().string();
+    if (name.starts_with('.')) continue;
     std::error_code unknown;
-    if (name.starts_with('.') || at->is_directory(unknown) != folders) continue;
+    const fs::file_status found = at->status(unknown);
+    if (!fs::exists(found)) {  // a link that leads nowhere, for one: its class would be missing
+      return base::file_error(at->path(), "open", unknown.value());
+    }
+    if (fs::is_directory(found) != folders) continue;
     names.push_back(name);
     if (names.size() > kFolderEntriesMax) {
       return error(Errc::resource_exhausted, "{}: holds more than {} entries", folder.string(),
@@ -350,12 +360,10 @@ Result<PackReport> pack_images(const FolderPackOptions& options) {
   }
   std::string names;
   for (const auto& [name, label] : folder.classes()) names += name + "\n";
-  base::AtomicFile list(options.out / "classes.txt");
+  base::AtomicFile list(options.out / kClassesFile);
   TROUPE_TRY(list.open());
   TROUPE_TRY(list.write(std::as_bytes(std::span<const char>(names))));
-  TROUPE_TRY_ASSIGN(PackReport report, commit_all(std::move(packers), options.out));
-  TROUPE_TRY(list.commit());
-  return report;
+  return commit_all(std::move(packers), options.out, &list);
 }
 
 Result<PackReport> pack_generated(const GeneratedPackOptions& options) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -71,12 +72,14 @@ struct GeneratedPackOptions {
   std::filesystem::path out;
 };
 
+/// The names of pack_images()'s classes, line by line, beside the sets. Other calls remove it.
+inline constexpr std::string_view kClassesFile = "classes.txt";
+
 /// `troupe data pack fashion-mnist`: 60,000 + 10,000 images of 1 x 28 x 28.
 base::Result<PackReport> pack_fashion_mnist(const std::filesystem::path& source,
                                             const std::filesystem::path& out);
 base::Result<PackReport> pack_idx(const IdxPackOptions& options);
-/// All images must have one size, and lie in their class's folder itself. Also writes classes.txt:
-/// the class names, line by line.
+/// All images must have one size, and lie in their class's folder itself. Also writes kClassesFile.
 base::Result<PackReport> pack_images(const FolderPackOptions& options);
 /// Images of ImageGenerator; record i has label i % classes, from 1 to 2^24 of them.
 /// invalid_argument names a number that is out of range, resource_exhausted how much room is

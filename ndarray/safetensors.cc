@@ -358,6 +358,7 @@ base::Status save_arrays(const std::filesystem::path& path,
   std::vector<RawTensor> tensors;
   contents.reserve(arrays.size());
   for (const auto& [name, array] : arrays) {
+    if (!array.status().ok()) return array.status().with_context("array '" + name + "'");
     if (!array) return base::error(Errc::invalid_argument, "array '{}' is empty", name);
     std::vector<std::byte>& content = contents.emplace_back(array.bytes());
     const base::Status status = array.read(content);

@@ -5,12 +5,17 @@
 namespace troupe::schemas {
 
 void put(wire::DatasetReport::Builder out, const DatasetReport& m) {
-  const auto& [rank, file, records, bytes, checksum] = m;
+  const auto& [rank, file, records, bytes, checksum, test_file, test_records, test_bytes,
+               test_checksum] = m;
   out.setRank(rank);
   out.setFile(text_of(file));
   out.setRecords(records);
   out.setBytes(bytes);
   out.setChecksum(checksum);
+  out.setTestFile(text_of(test_file));
+  out.setTestRecords(test_records);
+  out.setTestBytes(test_bytes);
+  out.setTestChecksum(test_checksum);
 }
 
 void get(wire::DatasetReport::Reader in, DatasetReport& out, Intake& intake) {
@@ -19,6 +24,10 @@ void get(wire::DatasetReport::Reader in, DatasetReport& out, Intake& intake) {
   out.records = in.getRecords();
   out.bytes = in.getBytes();
   out.checksum = in.getChecksum();
+  intake.name(in.getTestFile(), "test file", out.test_file);
+  out.test_records = in.getTestRecords();
+  out.test_bytes = in.getTestBytes();
+  out.test_checksum = in.getTestChecksum();
 }
 
 void put(wire::TrainingStart::Builder out, const TrainingStart& m) {

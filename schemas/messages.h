@@ -226,6 +226,11 @@ struct DatasetReport {
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;  ///< of samples of the file: data::Fingerprint
+  // The same of the test set; nothing without one.
+  std::string test_file = {};
+  std::uint64_t test_records = 0;
+  std::uint64_t test_bytes = 0;
+  std::uint32_t test_checksum = 0;
 };
 
 /// All ranks agree on their data: training begins at `step`. To every actor of the job; `records`

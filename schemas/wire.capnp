@@ -191,6 +191,10 @@ struct DatasetReport {
   records @2 :UInt64;
   bytes @3 :UInt64;
   checksum @4 :UInt32;
+  testFile @5 :Text;
+  testRecords @6 :UInt64;
+  testBytes @7 :UInt64;
+  testChecksum @8 :UInt32;
 }
 
 struct TrainingStart {

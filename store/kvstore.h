@@ -5,10 +5,14 @@
 // thread.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
 #include <span>
 
+#include "base/check.h"
+#include "base/dtype.h"
 #include "base/status.h"
 #include "ndarray/ndarray.h"
 #include "schemas/job_spec.h"
@@ -36,6 +40,15 @@ struct PullInfo {
   int priority = 0;
 };
 
+/// CHECKs that `gradient` has the shape of `key`, and its dtype or gradient_wire.
+inline void check_gradient(const schemas::KeyInfo& key, const ndarray::NDArray& gradient) {
+  const bool of_type = gradient.dtype() == key.dtype || gradient.dtype() == key.gradient_wire;
+  TROUPE_CHECK(of_type && gradient.shape() == key.shape,
+               fmt::format("a gradient of {} {} for key '{}' of {} {}",
+                           base::dtype_name(gradient.dtype()), gradient.shape().to_string(),
+                           key.name, base::dtype_name(key.dtype), key.shape.to_string()));
+}
+
 /// What a rank sees of the store.
 class KVStore {
  public:
@@ -59,11 +72,12 @@ class KVStore {
   /// Pushes an operation that reads `gradient` (a sum over samples; for a key of kind average the
   /// batch's value; in the key's dtype or, already rounded, in its gradient_wire) and contributes
   /// it. The array's read tag is held until the store has added it. With count 0 the array's values
-  /// do not matter: the rank takes part with nothing. CHECKs, as pull() does, that the key is one
-  /// of init()'s, which with set_updater() comes first, and that the array has its shape and is of
-  /// the rank's engine.
+  /// do not matter: the rank takes part with nothing. CHECKs that the key is one of
+  /// init()'s, which with set_updater() comes first, and that the array is of its shape, of one of
+  /// these dtypes and of the rank's engine.
   virtual void push(std::uint32_t key, const ndarray::NDArray& gradient, const PushInfo& info) = 0;
-  /// Pushes operations that fill `weight` with the values for info.step once they exist.
+  /// Pushes operations that fill `weight`, of as many elements as the key has, with the values for
+  /// info.step once they exist. CHECKs as push() does.
   virtual void pull(std::uint32_t key, const ndarray::NDArray& weight, const PullInfo& info) = 0;
   /// This rank contributes to steps < `steps` only: nobody waits for it any more.
   virtual base::Status finish(std::uint64_t steps) = 0;

@@ -80,6 +80,7 @@ base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo>
                        "rank; make another one",
                        rank);
   }
+  TROUPE_TRY(failure());
   TROUPE_TRY(declare(keys));
   begun_[rank] = true;
   if (rank == 0) {
@@ -88,8 +89,9 @@ base::Status LocalStore::Core::init(std::uint32_t rank, std::span<const KeyInfo>
     changed_.notify_all();
   }
   base::AwakeWait wait{std::chrono::milliseconds(options_.deadline_ms)};
-  while (!values.empty() && !published_ && wait.once(changed_, mutex_)) {
+  while (!values.empty() && !published_ && failure().ok() && wait.once(changed_, mutex_)) {
   }
+  TROUPE_TRY(failure());
   if (values.empty() || published_) return {};
   return base::error(base::Errc::deadline_exceeded, "rank 0 gave no values within {} ms",
                      options_.deadline_ms);
@@ -100,6 +102,7 @@ base::Status LocalStore::Core::set_updater(const UpdateRule& rule) {
   if (!declared_) {
     return base::error(base::Errc::failed_precondition, "set_updater before init");
   }
+  TROUPE_TRY(failure());
   if (compute_ == nullptr) {
     TROUPE_TRY_ASSIGN(compute_, SliceCompute::create(parts_.table, keys_, rule));
     const JudgeRule judged = judge_rule(rule);
@@ -109,9 +112,9 @@ base::Status LocalStore::Core::set_updater(const UpdateRule& rule) {
       facts_.emplace(0, slots_.size());
       judge_.emplace(*layout_, keys_, judged);
     }
-    TROUPE_TRY(start_slices());
+    begins_ = start_slices();
   }
-  return {};
+  return begins_;
 }
 
 base::Status LocalStore::Core::start_slices() {
@@ -369,7 +372,13 @@ void LocalStore::Core::fail(const base::Status& status) {
     if (!failure_.ok()) return;
     failure_ = status;
   }
-  for (const std::unique_ptr<Slot>& slot : slots_) {
+  std::vector<Slot*> slots;  // a rank may be declaring them
+  {
+    const base::MutexLock lock(mutex_);
+    for (const std::unique_ptr<Slot>& slot : slots_) slots.push_back(slot.get());
+    changed_.notify_all();
+  }
+  for (Slot* const slot : slots) {
     KeyOperations waiting;
     {
       const base::MutexLock lock(slot->mutex);

@@ -132,6 +132,7 @@ class LocalStore::Core {
   std::vector<std::unique_ptr<Slot>> slots_;  // likewise
   std::unique_ptr<SliceCompute> compute_;     // likewise
   bool declared_ = false;
+  base::Status begins_;  // of the first set_updater that had a rule: whether slices have begun
   std::vector<bool> begun_ TROUPE_GUARDED_BY(mutex_);  // by rank: it has called init
   bool watch_ended_ TROUPE_GUARDED_BY(mutex_) = false;
   std::atomic<std::uint64_t> pushed_{0};       // slices taken from any rank; no order needed

@@ -32,6 +32,7 @@ class RankStore final : public KVStore {
   base::Status set_updater(const UpdateRule& rule) override { return core_->set_updater(rule); }
 
   void push(std::uint32_t key, const NDArray& gradient, const PushInfo& info) override {
+    check_gradient(core_->key(key), gradient);
     const engine::Variable reads[] = {gradient.variable()};
     runtime_.engine.push_async(
         {"push", reads, {}, engine::kHostCopyLane, info.priority},

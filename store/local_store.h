@@ -67,8 +67,8 @@ class LocalStore {
   /// The KVStore of a rank; `runtime` is the rank's, and outlives it. CHECKs the rank.
   std::unique_ptr<KVStore> rank_store(std::uint32_t rank, ndarray::Runtime& runtime);
   /// Has every slice cut soon, out of turn, and says at which step: behind all that has begun, at
-  /// most the last one; the same step when it is asked again. Nothing: no step has begun, or there
-  /// are no checkpoints. Any thread.
+  /// most the last one; the same step when it is asked again. Nothing: slices have no first values
+  /// yet, or there are no checkpoints. Any thread.
   std::optional<std::uint64_t> cut_soon();
   /// Fails every waiting and later operation: one rank's end is everybody's.
   void fail(const base::Status& status);

@@ -212,14 +212,14 @@ base::Status Module::init_params(const std::map<std::string, NDArray>& values) {
     if (key == keys_.end()) {
       return base::error(base::Errc::not_found, "the network has no parameter '{}'", name);
     }
+    TROUPE_TRY(value.check_usable().with_context(
+        [&name = name] { return fmt::format("parameter '{}'", name); }));
     if (value.shape() != key->shape || value.dtype() != key->dtype) {
       return base::error(base::Errc::invalid_argument,
                          "parameter '{}' has shape {} and dtype {}, given are {} and {}", name,
                          key->shape.to_string(), base::dtype_name(key->dtype),
                          value.shape().to_string(), base::dtype_name(value.dtype()));
     }
-    TROUPE_TRY(value.check_usable().with_context(
-        [&name = name] { return fmt::format("parameter '{}'", name); }));
     if (!runtime_.engine.owns(value.variable())) {
       return base::error(base::Errc::invalid_argument,
                          "parameter '{}': the array belongs to another engine", name);
@@ -438,6 +438,7 @@ base::Result<MetricValues> Module::score(data::BatchIterator& batches,
 
 base::Result<std::vector<NDArray>> Module::predict(const NDArray& data) {
   const InputSpec& inputs = options_.inputs;
+  TROUPE_TRY(data.status());
   const std::int64_t rows = data.shape().rank() == 0 ? 0 : data.shape()[0];
   if (rows == 0 || data.shape() != batch_shape(rows, inputs.sample) ||
       data.dtype() != inputs.dtype) {

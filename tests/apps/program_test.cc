@@ -430,7 +430,7 @@ TEST_CASE("data pack replaces nothing without --force", "[program]") {
   CHECK(pack({"generated", "--train", "1", "--test", "0"}).code == 6);
   CHECK(pack({"generated", "--train", "1", "--test", "0", "--force"}).code == 0);
   CHECK_FALSE(fs::exists(out / "test.idx"));
-  CHECK(fs::exists(out / "classes.txt"));
+  CHECK_FALSE(fs::exists(out / "classes.txt"));
   const Run large = pack({"generated", "--train", "1", "--image", "5,8192,8192", "--force"});
   CHECK(large.code != 0);
   CHECK_THAT(large.err, Contains("335544320 bytes are more than"));

@@ -51,6 +51,12 @@ TEST_CASE("values are rounded once to 16 bits, ties to even", "[cast_values]") {
         std::vector<double>{1.0, 1.015625, -0.0});
   CHECK(numbers(cast<BF16>(std::vector<double>{1.00390625, 1.00390625 + 1e-12})) ==
         std::vector<double>{1.0, 1.0078125});
+  // Of 54 bits or more, which a double would round first.
+  constexpr std::int64_t kTie = (std::int64_t{1} << 60) + (std::int64_t{1} << 52);
+  CHECK(numbers(cast<BF16>(std::vector<std::int64_t>{kTie - 1, kTie, kTie + 1, -kTie + 1, -kTie - 1,
+                                                     std::numeric_limits<std::int64_t>::max(),
+                                                     std::numeric_limits<std::int64_t>::min()})) ==
+        std::vector<double>{0x1p60, 0x1p60, 0x1.02p60, -0x1p60, -0x1.02p60, 0x1p63, -0x1p63});
   const auto halves = cast<F16>(std::vector<float>{65504.0F, 65520.0F, -1e9F, 1e-9F, kNan});
   CHECK(static_cast<float>(halves[0]) == 65504.0F);
   CHECK(static_cast<float>(halves[1]) == kInfinity);

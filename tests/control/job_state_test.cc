@@ -222,6 +222,23 @@ TEST_CASE("nobody who is not of the job can end it well") {
   CHECK_FALSE(job.ended());
 }
 
+TEST_CASE("a job whose ranks have other data, or another test set, ends by the file's name") {
+  JobRoster roster = small_roster();
+  roster.placement.machine_of_rank = {0, 0};
+  for (const bool test : {false, true}) {
+    JobState job(roster);
+    job.handle(Begin{0});
+    schemas::DatasetReport data{0, "train.rec", 100, 10, 1, "test.rec", 50, 5, 2};
+    job.handle(ActorSaid{kRank, data});
+    data.rank = 1;
+    (test ? data.test_records : data.records) = 60;
+    const ActorId other{Role::worker, 1};
+    CHECK_THAT(end_of(job.handle(ActorSaid{other, data})).text(),
+               Catch::Contains(test ? "test.rec is not the same file everywhere"
+                                    : "train.rec is not the same file everywhere"));
+  }
+}
+
 TEST_CASE("what is known of every rank is its phase, its steps and when it spoke last") {
   using schemas::RankPhase;
   JobRoster roster = small_roster();

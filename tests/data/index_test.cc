@@ -38,6 +38,12 @@ TEST_CASE("an index is written as MXNet writes it and read back") {
   CHECK(index_path("a/train.rec") == std::filesystem::path("a/train.idx"));
 }
 
+TEST_CASE("files that differ in their extension have indices of their own") {
+  CHECK(index_path("a/train.rec") == "a/train.idx");
+  CHECK(index_path("a/part.000") == "a/part.000.idx");
+  CHECK(index_path("part") == "part.idx");
+}
+
 TEST_CASE("malformed index lines are named by number") {
   const TemporaryFolder folder;
   const auto path = folder / "x.idx";

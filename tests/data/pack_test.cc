@@ -208,6 +208,30 @@ TEST_CASE("folders of images by class are packed raw or as they are") {
   }
 }
 
+TEST_CASE("a class that is a link to nowhere is refused, and no class stays beside another set") {
+  const TemporaryFolder folder;
+  const ImageShape shape{1, 4, 4};
+  for (const char* name : {"a", "c"}) {
+    fs::create_directories(folder / "train" / name);
+    test::write_bytes(folder / "train" / name / "1.png",
+                      test::encode_png(std::vector<std::uint8_t>(shape.bytes(), 9), shape));
+  }
+  const FolderPackOptions options{folder / "train", {}, folder / "out"};
+  REQUIRE(pack_images(options).ok());
+  fs::create_directory_symlink("/nowhere/b", folder / "train/b");
+  const auto status = pack_images(options).status();
+  CHECK(status.code() == base::Errc::not_found);
+  CHECK_THAT(status.text(), Catch::Contains("train/b: cannot open"));
+  CHECK(fs::exists(folder / "out/classes.txt"));
+  GeneratedPackOptions generated;
+  generated.image = shape;
+  generated.classes = generated.train = 1;
+  generated.test = 0;
+  generated.out = folder / "out";
+  REQUIRE(pack_generated(generated).ok());
+  CHECK_FALSE(fs::exists(folder / "out/classes.txt"));
+}
+
 TEST_CASE("a folder with a wrong image, class or nothing is refused by name") {
   const TemporaryFolder folder;
   const auto pack = [&] {

@@ -176,6 +176,36 @@ TEST_CASE("a rank begins once on a store", "[local_store]") {
   CHECK_THAT(again.text(), Catch::Contains("rank 0 has begun on this store before"));
 }
 
+TEST_CASE("a store that has failed fails ranks that begin", "[local_store]") {
+  tests::TestRuntime test;
+  const LocalStoreOptions options{.workers = {.devices = 2}, .batch = 8};
+  base::BufferPool& pool = test.storage.pool(base::Device{});
+  const auto store =
+      LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+  const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
+  const std::array values = {filled(test.runtime, 1.0F)};
+  const auto second = store->rank_store(1, test.runtime);
+  base::Status waited;
+  std::thread waiter([&] { waited = second->init(keys, values); });  // for rank 0's values
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  store->fail(base::error(base::Errc::cancelled, "somebody stopped it"));
+  waiter.join();
+  CHECK(waited.text() == "somebody stopped it");
+  CHECK(store->rank_store(0, test.runtime)->init(keys, values) == waited);
+  CHECK_FALSE(second->set_updater({}).ok());
+}
+
+TEST_CASE("a store without first values says so at every set_updater", "[local_store]") {
+  tests::TestRuntime test;
+  base::BufferPool& pool = test.storage.pool(base::Device{});
+  const auto store = LocalStore::create({tests::test_operators(), pool, test.kernels}, {}).value();
+  const auto door = store->rank_store(0, test.runtime);
+  REQUIRE(door->init(std::vector<schemas::KeyInfo>{{0, "w", base::Shape{4}}}, {}).ok());
+  for (int call = 0; call < 2; ++call) {
+    CHECK(door->set_updater({}).text() == "key 'w' has no first values");
+  }
+}
+
 TEST_CASE("a last cut that fails is known though nobody pulls any more", "[local_store]") {
   Pair pair([](std::uint64_t step, const std::vector<std::pair<SliceInfo, SliceState>>&) {
     return base::error(base::Errc::resource_exhausted, "no room for step {}", step);
