@@ -87,16 +87,16 @@ void Worker::stop(const base::Status& status) {
 }
 
 base::Status Worker::check_data() {
+  const auto found = [](const data::Dataset& set) -> base::Result<schemas::FoundFile> {
+    TROUPE_TRY_ASSIGN(const data::Fingerprint print, set.fingerprint());
+    return schemas::FoundFile{set.path().string(), print.records, print.bytes, print.checksum};
+  };
   const train::Job& job = *parts_.job;
-  TROUPE_TRY_ASSIGN(const data::Fingerprint found, job.train_data->fingerprint());
-  schemas::DatasetReport report{options_.rank, job.train_data->path().string(), found.records,
-                                found.bytes, found.checksum};
+  schemas::DatasetReport report;
+  report.rank = options_.rank;
+  TROUPE_TRY_ASSIGN(report.train, found(*job.train_data));
   if (job.test_data != nullptr) {
-    TROUPE_TRY_ASSIGN(const data::Fingerprint test, job.test_data->fingerprint());
-    report.test_file = job.test_data->path().string();
-    report.test_records = test.records;
-    report.test_bytes = test.bytes;
-    report.test_checksum = test.checksum;
+    TROUPE_TRY_ASSIGN(report.test, found(*job.test_data));
   }
   post(DatasetChecked{std::move(report)});
   return {};

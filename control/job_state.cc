@@ -19,37 +19,17 @@ namespace {
 /// Checkpoints whose reports may come again: more than a run has in flight.
 constexpr std::size_t kReportsKept = 8;
 
-/// What a rank has found of a set.
-struct FoundSet {
-  std::uint32_t rank = 0;
-  const std::string& file;
-  std::uint64_t records = 0;
-  std::uint64_t bytes = 0;
-  std::uint32_t checksum = 0;
-
-  bool same(const FoundSet& other) const {
-    return records == other.records && bytes == other.bytes && checksum == other.checksum;
-  }
-};
-
-FoundSet training_set(const schemas::DatasetReport& report) {
-  return {report.rank, report.file, report.records, report.bytes, report.checksum};
-}
-
-FoundSet test_set(const schemas::DatasetReport& report) {
-  return {report.rank, report.test_file, report.test_records, report.test_bytes,
-          report.test_checksum};
-}
-
-base::Status differ(const FoundSet& first, const FoundSet& other,
+/// What two ranks have found in place of one file.
+base::Status differ(const schemas::FoundFile& first, std::uint32_t first_rank,
+                    const schemas::FoundFile& other, std::uint32_t other_rank,
                     const schemas::Placement& placement) {
-  const auto text = [&](const FoundSet& seen) {
+  const auto text = [&](const schemas::FoundFile& found, std::uint32_t rank) {
     return fmt::format("{}: {} records, {} bytes, checksum {:08x}",
-                       placement.name_of({Role::worker, seen.rank}), seen.records, seen.bytes,
-                       seen.checksum);
+                       placement.name_of({Role::worker, rank}), found.records, found.bytes,
+                       found.checksum);
   };
   return base::error(base::Errc::failed_precondition, "{} is not the same file everywhere: {}; {}",
-                     first.file, text(first), text(other));
+                     first.file, text(first, first_rank), text(other, other_rank));
 }
 
 }  // namespace
@@ -203,9 +183,9 @@ void JobState::on_message(const ActorId& from, const schemas::DatasetReport& rep
   datasets_.emplace(report.rank, report);
   const schemas::DatasetReport& first = datasets_.begin()->second;
   for (const auto& [rank, other] : datasets_) {
-    for (const auto& set_of : {training_set, test_set}) {
-      if (set_of(other).same(set_of(first))) continue;
-      return end(differ(set_of(first), set_of(other), roster_.placement));
+    for (const auto set : {&schemas::DatasetReport::train, &schemas::DatasetReport::test}) {
+      if ((other.*set).same_content(first.*set)) continue;
+      return end(differ(first.*set, first.rank, other.*set, rank, roster_.placement));
     }
   }
   if (datasets_.size() == roster_.ranks()) start_training();
@@ -218,7 +198,7 @@ void JobState::start_training() {
   servers_.assign(roster_.shards(), Silence(roster_.limits));
   for (Silence& server : servers_) server.heard(now_ms_);
   for (Heard& rank : heard_) rank.progress_ms = now_ms_;
-  const schemas::DatasetReport& data = datasets_.begin()->second;
+  const schemas::FoundFile& data = datasets_.begin()->second.train;
   send_to_all(schemas::TrainingStart{roster_.placement.start_step, data.records, data.bytes,
                                      data.checksum});
 }

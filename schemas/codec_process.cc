@@ -5,29 +5,24 @@
 namespace troupe::schemas {
 
 void put(wire::DatasetReport::Builder out, const DatasetReport& m) {
-  const auto& [rank, file, records, bytes, checksum, test_file, test_records, test_bytes,
-               test_checksum] = m;
+  const auto& [rank, train, test] = m;
   out.setRank(rank);
-  out.setFile(text_of(file));
-  out.setRecords(records);
-  out.setBytes(bytes);
-  out.setChecksum(checksum);
-  out.setTestFile(text_of(test_file));
-  out.setTestRecords(test_records);
-  out.setTestBytes(test_bytes);
-  out.setTestChecksum(test_checksum);
+  out.setFile(text_of(train.file));
+  out.setRecords(train.records);
+  out.setBytes(train.bytes);
+  out.setChecksum(train.checksum);
+  out.setTestFile(text_of(test.file));
+  out.setTestRecords(test.records);
+  out.setTestBytes(test.bytes);
+  out.setTestChecksum(test.checksum);
 }
 
 void get(wire::DatasetReport::Reader in, DatasetReport& out, Intake& intake) {
   out.rank = in.getRank();
-  intake.name(in.getFile(), "file", out.file);
-  out.records = in.getRecords();
-  out.bytes = in.getBytes();
-  out.checksum = in.getChecksum();
-  intake.name(in.getTestFile(), "test file", out.test_file);
-  out.test_records = in.getTestRecords();
-  out.test_bytes = in.getTestBytes();
-  out.test_checksum = in.getTestChecksum();
+  out.train = {"", in.getRecords(), in.getBytes(), in.getChecksum()};
+  intake.name(in.getFile(), "file", out.train.file);
+  out.test = {"", in.getTestRecords(), in.getTestBytes(), in.getTestChecksum()};
+  intake.name(in.getTestFile(), "test file", out.test.file);
 }
 
 void put(wire::TrainingStart::Builder out, const TrainingStart& m) {

@@ -219,18 +219,24 @@ struct ShardCheckpoint {
 
 // ---- a job's processes and the coordinator ----
 
-/// What a rank found in its data files; compared over all ranks before step 0.
-struct DatasetReport {
-  std::uint32_t rank = 0;
+/// A record file as a rank has found it; without a name there is none.
+struct FoundFile {
   std::string file;
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;  ///< of samples of the file: data::Fingerprint
-  // The same of the test set; nothing without one.
-  std::string test_file = {};
-  std::uint64_t test_records = 0;
-  std::uint64_t test_bytes = 0;
-  std::uint32_t test_checksum = 0;
+
+  /// Wherever the files lie.
+  bool same_content(const FoundFile& other) const {
+    return records == other.records && bytes == other.bytes && checksum == other.checksum;
+  }
+};
+
+/// What a rank found in its data files; compared over all ranks before step 0.
+struct DatasetReport {
+  std::uint32_t rank = 0;
+  FoundFile train;
+  FoundFile test = {};
 };
 
 /// All ranks agree on their data: training begins at `step`. To every actor of the job; `records`

@@ -42,10 +42,7 @@ base::Result<Symbol> optimizer_symbol(const ops::OpTable& table,
                                       const schemas::OptimizerSpec& spec) {
   if (spec.name.empty()) {
     if (spec.symbol_json.empty()) {
-      return base::error(base::Errc::invalid_argument,
-                         "optimizer.symbol: the text of '{}' is not in symbol_json: whoever makes "
-                         "the job reads the file",
-                         spec.symbol);
+      return text_missing("train.optimizer.symbol", spec.symbol, "symbol_json");
     }
     auto symbol = Symbol::from_json(table, spec.symbol_json);
     if (!symbol.ok()) return symbol.status().with_context(spec.symbol);
@@ -255,6 +252,12 @@ class Application {
 };
 
 }  // namespace
+
+base::Status text_missing(std::string_view key, std::string_view path, std::string_view field) {
+  return base::error(base::Errc::invalid_argument,
+                     "{}: the text of '{}' is not in {}: whoever makes the job reads the file", key,
+                     path, field);
+}
 
 base::Result<std::unique_ptr<Updater>> Updater::create(const ops::OpTable& table,
                                                        const schemas::OptimizerSpec& spec,

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/buffer.h"
@@ -24,6 +25,9 @@
 #include "symbol/symbol.h"
 
 namespace troupe::store {
+
+/// invalid_argument: `key` of a job names the file `path`, whose text `field` should hold.
+base::Status text_missing(std::string_view key, std::string_view path, std::string_view field);
 
 /// What changes from step to step.
 struct UpdateNumbers {

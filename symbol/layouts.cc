@@ -46,8 +46,7 @@ class Writer {
         continue;
       }
       TROUPE_TRY(visit(i));
-      // Heads become dense at once: in the pass of their node, and before all that follows, which
-      // who waits for a gradient does not wait for.
+      // Heads become dense at once: in the pass of their node, and early, for who waits for one.
       for (std::size_t v = numbers_.begin(i); v < numbers_.end(i); ++v) {
         if (!search_.is_head(v)) continue;
         TROUPE_TRY_ASSIGN(dense_[v], reordered(mapped_[v], Layout::dense(), "output"));

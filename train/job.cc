@@ -14,6 +14,7 @@
 #include "data/index.h"
 #include "storage/storage.h"
 #include "store/step_judge.h"
+#include "store/updater.h"
 #include "symbol/gradient.h"
 #include "symbol/infer.h"
 #include "symbol/networks/networks.h"
@@ -200,10 +201,7 @@ base::Result<std::shared_ptr<const symbol::KernelChoices>> kernel_choices(
   if (numerics.kernels.empty() && numerics.kernels_json.empty())
     return std::shared_ptr<const symbol::KernelChoices>();
   if (numerics.kernels_json.empty()) {
-    return base::error(base::Errc::invalid_argument,
-                       "numerics.kernels: the text of '{}' is not in kernels_json: whoever makes "
-                       "the job reads the file",
-                       numerics.kernels);
+    return store::text_missing("numerics.kernels", numerics.kernels, "kernels_json");
   }
   auto choices = symbol::KernelChoices::from_json(numerics.kernels_json, numerics.kernels);
   if (!choices.ok()) return choices.status().with_context("numerics.kernels");
@@ -283,10 +281,7 @@ base::Result<symbol::Symbol> make_job_network(const schemas::ModelSpec& model,
                                               const ops::OpTable& table) {
   if (model.network.empty()) {
     if (model.symbol_json.empty()) {
-      return base::error(base::Errc::invalid_argument,
-                         "model.symbol: the text of '{}' is not in symbol_json: whoever makes the "
-                         "job reads the file",
-                         model.symbol);
+      return store::text_missing("model.symbol", model.symbol, "symbol_json");
     }
     auto symbol = symbol::Symbol::from_json(table, model.symbol_json);
     if (!symbol.ok()) return symbol.status().with_context(model.symbol);

@@ -377,7 +377,7 @@ void ControlWorld::perform(const std::string& name, const Send<ToChild>& send) {
     if (actor.role != Role::worker) return;
     schemas::DatasetReport report;
     report.rank = actor.index;
-    report.records = 100;
+    report.train.records = 100;
     child_says(name, send.to.process, actor, report, random(kDelayMs));
   } else if (std::holds_alternative<schemas::TrainingStart>(send.message)) {
     train(name, send.to.process, actor);

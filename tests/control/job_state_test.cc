@@ -228,10 +228,10 @@ TEST_CASE("a job whose ranks have other data, or another test set, ends by the f
   for (const bool test : {false, true}) {
     JobState job(roster);
     job.handle(Begin{0});
-    schemas::DatasetReport data{0, "train.rec", 100, 10, 1, "test.rec", 50, 5, 2};
+    schemas::DatasetReport data{0, {"train.rec", 100, 10, 1}, {"test.rec", 50, 5, 2}};
     job.handle(ActorSaid{kRank, data});
     data.rank = 1;
-    (test ? data.test_records : data.records) = 60;
+    (test ? data.test : data.train).records = 60;
     const ActorId other{Role::worker, 1};
     CHECK_THAT(end_of(job.handle(ActorSaid{other, data})).text(),
                Catch::Contains(test ? "test.rec is not the same file everywhere"

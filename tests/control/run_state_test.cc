@@ -403,7 +403,7 @@ struct Saving : Run {
     probe(0);
     train();
     for (const std::uint32_t rank : {0u, 1u}) {
-      says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, "f", 100, 10, 1});
+      says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, {"f", 100, 10, 1}});
     }
   }
   /// Everybody takes part in the cut under way, but for the checkpoint itself. `next`: what machine
@@ -466,7 +466,7 @@ TEST_CASE("a checkpoint is refused where there is nothing to save") {
   CHECK(early[0].text == "job x is not training yet");
   run.train();
   for (const std::uint32_t rank : {0u, 1u}) {
-    run.says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, "f", 100, 10, 1});
+    run.says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, {"f", 100, 10, 1}});
   }
   const auto without = answered(run.state->handle(CheckpointRequested{kAnn}));
   REQUIRE(without.size() == 1);
@@ -576,7 +576,7 @@ TEST_CASE("a run that has trained nothing leaves a machine at once, one without 
   SECTION("nothing to save it with") {
     run.train();
     for (const std::uint32_t rank : {0u, 1u}) {
-      run.says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, "f", 100, 10, 1});
+      run.says(rank, {Role::worker, rank}, schemas::DatasetReport{rank, {"f", 100, 10, 1}});
     }
     run.state->handle(MachineLeaving{1, "asked"});
     run.exits(0, kHostA, "exit 1");

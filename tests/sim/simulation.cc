@@ -210,7 +210,7 @@ void Simulation::hire_worker(std::uint32_t rank) {
   actor.loop = std::make_unique<SimWorker>(job_, plan_->layout, memory_, rank, std::move(ports));
   schemas::DatasetReport report;
   report.rank = rank;
-  report.records = job_.records;
+  report.train.records = job_.records;
   event(id, actors::DatasetChecked{report});
 }
 

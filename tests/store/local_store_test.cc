@@ -25,6 +25,12 @@ NDArray filled(ndarray::Runtime& runtime, float value) {
   return NDArray::from_buffer(runtime, bytes, base::Shape{4}, base::DType::f32);
 }
 
+std::unique_ptr<LocalStore> make_store(tests::TestRuntime& test,
+                                       const LocalStoreOptions& options = {}) {
+  base::BufferPool& pool = test.storage.pool(base::Device{});
+  return LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+}
+
 /// Two ranks with one key of four weights, all 1; lr 1, no momentum.
 class Pair {
  public:
@@ -40,8 +46,7 @@ class Pair {
                                     .cut = std::move(cut),
                                     .deadline_ms = 1000,
                                     .stall_ms = stall_ms};
-    base::BufferPool& pool = test_.storage.pool(base::Device{});
-    store_ = LocalStore::create({tests::test_operators(), pool, test_.kernels}, options).value();
+    store_ = make_store(test_, options);
     UpdateRule rule;
     rule.optimizer.lr = 1.0;
     const std::array values = {filled(test_.runtime, 1.0F)};
@@ -95,9 +100,7 @@ TEST_CASE("first values that do not fit their keys are refused by the key's name
           "[local_store]") {
   tests::TestRuntime test;
   const LocalStoreOptions options{.workers = {.devices = 2}, .batch = 8, .deadline_ms = 1000};
-  base::BufferPool& pool = test.storage.pool(base::Device{});
-  const auto store =
-      LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+  const auto store = make_store(test, options);
   const std::vector<schemas::KeyInfo> keys = {{0, "v", base::Shape{4}}, {1, "w", base::Shape{2}}};
   const std::array values = {filled(test.runtime, 1.0F), filled(test.runtime, 1.0F)};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -130,9 +133,7 @@ TEST_CASE("a rank that never begins fails those that wait, by its name", "[local
   steps.total = steps.epoch_steps = 4;
   const LocalStoreOptions options{
       .workers = {.devices = 3}, .batch = 8, .steps = steps, .deadline_ms = 200};
-  base::BufferPool& pool = test.storage.pool(base::Device{});
-  const auto store =
-      LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+  const auto store = make_store(test, options);
   const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
   const std::array values = {filled(test.runtime, 1.0F)};
   const auto door = store->rank_store(0, test.runtime);
@@ -165,8 +166,7 @@ TEST_CASE("nobody who does not wait is failed, however long nothing is pushed", 
 
 TEST_CASE("a rank begins once on a store", "[local_store]") {
   tests::TestRuntime test;
-  base::BufferPool& pool = test.storage.pool(base::Device{});
-  const auto store = LocalStore::create({tests::test_operators(), pool, test.kernels}, {}).value();
+  const auto store = make_store(test);
   const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
   const std::array values = {filled(test.runtime, 1.0F)};
   const auto door = store->rank_store(0, test.runtime);
@@ -179,9 +179,7 @@ TEST_CASE("a rank begins once on a store", "[local_store]") {
 TEST_CASE("a store that has failed fails ranks that begin", "[local_store]") {
   tests::TestRuntime test;
   const LocalStoreOptions options{.workers = {.devices = 2}, .batch = 8};
-  base::BufferPool& pool = test.storage.pool(base::Device{});
-  const auto store =
-      LocalStore::create({tests::test_operators(), pool, test.kernels}, options).value();
+  const auto store = make_store(test, options);
   const std::vector<schemas::KeyInfo> keys = {{0, "w", base::Shape{4}}};
   const std::array values = {filled(test.runtime, 1.0F)};
   const auto second = store->rank_store(1, test.runtime);
@@ -197,8 +195,7 @@ TEST_CASE("a store that has failed fails ranks that begin", "[local_store]") {
 
 TEST_CASE("a store without first values says so at every set_updater", "[local_store]") {
   tests::TestRuntime test;
-  base::BufferPool& pool = test.storage.pool(base::Device{});
-  const auto store = LocalStore::create({tests::test_operators(), pool, test.kernels}, {}).value();
+  const auto store = make_store(test);
   const auto door = store->rank_store(0, test.runtime);
   REQUIRE(door->init(std::vector<schemas::KeyInfo>{{0, "w", base::Shape{4}}}, {}).ok());
   for (int call = 0; call < 2; ++call) {
