@@ -44,6 +44,13 @@ std::uint64_t align_up(std::uint64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+/// The head of a record's first or only part stands at `at`; 8 bytes are there.
+bool begins_record(std::span<const std::byte> bytes, std::size_t at) {
+  if (load<std::uint32_t>(bytes, at) != kRecordMagic) return false;
+  const std::uint32_t kind = load<std::uint32_t>(bytes, at + 4) >> kKindShift;
+  return kind == kWhole || kind == kFirst;
+}
+
 }  // namespace
 
 RecordWriter::RecordWriter(std::filesystem::path path) : file_(std::move(path)) {}
@@ -161,7 +168,8 @@ RecordReader::RecordReader(std::shared_ptr<const RecordFile> file, RecordReaderO
 
 Result<Record> RecordReader::read_at(std::uint64_t offset, std::uint64_t bytes_hint) {
   broken_bytes_ = 0;  // only who goes on where a record broke off meets its parts again
-  const std::uint64_t want = bytes_hint == 0 ? kRandomReadBytes : bytes_hint;
+  // The next record's head is looked at, too.
+  const std::uint64_t want = bytes_hint == 0 ? kRandomReadBytes : bytes_hint + kHeadBytes;
   return read_record(offset, std::min(want, options_.window_bytes));
 }
 
@@ -176,7 +184,7 @@ Result<std::optional<Record>> RecordReader::next() {
     const bool skip =
         options_.on_damage == OnDamage::skip && record.status().code() == Errc::data_loss;
     if (!skip) return record.status();
-    TROUPE_TRY_ASSIGN(const std::uint64_t head, find_head(position_ + 1));
+    TROUPE_TRY_ASSIGN(const std::uint64_t head, find_head(position_ + 1, file_->bytes()));
     if (damage_.first.ok()) {
       damage_.first = record.status();
       damage_.first_offset = position_;
@@ -197,9 +205,33 @@ Result<Record> RecordReader::read_record(std::uint64_t offset, std::uint64_t wan
   TROUPE_TRY_ASSIGN(const Part part, read_part(offset, want));
   if (part.kind == kFirst) return join_parts(offset, part, want);
   if (part.kind != kWhole) return damaged(offset, "begins with a later part of a split record");
+  const std::uint64_t before = read_bytes_;
+  const Status end = check_end(offset, part, want);
+  if (!end.ok()) {
+    TROUPE_TRY(count_broken(2 * (read_bytes_ - before)));
+    return end;
+  }
   if (options_.heads_only) return Record{offset, part.end, false, {}};
   TROUPE_TRY_ASSIGN(const auto bytes, window(part.data, part.length, want));
   return Record{offset, part.end, false, bytes.first(part.length)};
+}
+
+/// A damaged length of a record's last part may lead past the records behind it, to where none
+/// begins. No payload has a head inside, so the first head found there is the next record's.
+Status RecordReader::check_end(std::uint64_t offset, const Part& last, std::uint64_t want) {
+  if (last.end + kHeadBytes > file_->bytes()) return {};
+  // The end of a long payload is looked at first: where its length is wrong, none of it is read.
+  const std::uint64_t need = last.end + kHeadBytes - last.data;
+  const bool together = !options_.heads_only && need <= want;
+  const std::uint64_t from = together ? last.data : last.end;
+  const std::uint64_t ahead = together || options_.heads_only ? want : kHeadBytes;
+  TROUPE_TRY_ASSIGN(const auto bytes, window(from, last.end + kHeadBytes - from, ahead));
+  if (begins_record(bytes, last.end - from)) return {};
+  TROUPE_TRY_ASSIGN(const std::uint64_t head, find_head(last.data, last.end));
+  if (head >= last.end) return {};
+  return damaged(offset, fmt::format("a length of {} leads past the record at {} to where none "
+                                     "begins",
+                                     last.length, head));
 }
 
 Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
@@ -217,7 +249,12 @@ Result<Record> RecordReader::join_parts(std::uint64_t offset, const Part& first,
       const auto own = bytes.first(part.length);
       joined_.insert(joined_.end(), own.begin(), own.end());
     }
-    if (part.kind == kLast) return Record{offset, part.end, true, joined_};
+    if (part.kind == kLast) {
+      const Status end = check_end(offset, part, want);
+      if (end.ok()) return Record{offset, part.end, true, joined_};
+      TROUPE_TRY(count_broken(walked()));
+      return end;
+    }
     const std::uint64_t at = part.end;
     ++heads;
     Result<Part> next = read_part(at, want);
@@ -247,7 +284,7 @@ Status RecordReader::count_broken(std::uint64_t bytes) {
   broken_bytes_ += bytes;
   if (broken_bytes_ <= kTimes * file_->bytes() + kAlways) return {};
   return error(Errc::invalid_argument,
-               "{}: split records without an end overlap so much that {} bytes of them were read, "
+               "{}: records without an end overlap so much that {} bytes of them were read, "
                "of a file of {}",
                file_->path().string(), broken_bytes_, file_->bytes());
 }
@@ -281,19 +318,17 @@ Result<RecordReader::Part> RecordReader::read_part(std::uint64_t offset, std::ui
   return part;
 }
 
-Result<std::uint64_t> RecordReader::find_head(std::uint64_t from) {
+Result<std::uint64_t> RecordReader::find_head(std::uint64_t from, std::uint64_t to) {
   std::uint64_t at = align_up(from);
-  while (at + kHeadBytes <= file_->bytes()) {
+  while (at < to && at + kHeadBytes <= file_->bytes()) {
     TROUPE_TRY_ASSIGN(const auto bytes, window(at, kHeadBytes, options_.window_bytes));
     std::size_t i = 0;
-    for (; i + kHeadBytes <= bytes.size(); i += kAlignment) {
-      if (load<std::uint32_t>(bytes, i) != kRecordMagic) continue;
-      const std::uint32_t kind = load<std::uint32_t>(bytes, i + 4) >> kKindShift;
-      if (kind == kWhole || kind == kFirst) return at + i;
+    for (; at + i < to && i + kHeadBytes <= bytes.size(); i += kAlignment) {
+      if (begins_record(bytes, i)) return at + i;
     }
     at += i;
   }
-  return file_->bytes();
+  return to;
 }
 
 // At least `need` bytes from `offset` on, read with up to `want` in one go. The caller has checked

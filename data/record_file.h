@@ -3,7 +3,8 @@
 // A record is one or more parts {magic u32, kind << 29 | length u32, bytes, zeros to a multiple of
 // 4}, little-endian. The writer cuts a payload wherever the magic stands in it at a multiple of 4
 // and drops those four bytes; the reader puts them back. So the magic at a multiple of 4 is always
-// a part's head, and a reader finds its way again behind damage. The format has no checksum.
+// a part's head, and a reader finds its way again behind damage; a length that leads past the next
+// record to where none begins is damage, too. The format has no checksum.
 // A RecordFile is immutable and read by any thread; writers and readers belong to one thread each.
 #pragma once
 
@@ -128,7 +129,9 @@ class RecordReader {
   base::Result<Part> read_part(std::uint64_t offset, std::uint64_t want);
   base::Result<Record> join_parts(std::uint64_t offset, const Part& first, std::uint64_t want);
   base::Result<Record> read_record(std::uint64_t offset, std::uint64_t want);
-  base::Result<std::uint64_t> find_head(std::uint64_t from);
+  base::Status check_end(std::uint64_t offset, const Part& last, std::uint64_t want);
+  /// The first head of a record in [from, to), or `to`.
+  base::Result<std::uint64_t> find_head(std::uint64_t from, std::uint64_t to);
   base::Result<std::span<const std::byte>> window(std::uint64_t offset, std::uint64_t need,
                                                   std::uint64_t want);
   base::Status count_broken(std::uint64_t bytes);

@@ -2,6 +2,7 @@
 // RecordIO: bytes worked out by hand from the format, round trips, damage, random bytes.
 #include "data/record_file.h"
 
+#include <fmt/core.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
@@ -187,6 +188,53 @@ TEST_CASE("a reader that skips finds the next record and counts what it passed")
   CHECK(reader.damage().first.code() == Errc::data_loss);
 }
 
+TEST_CASE("a length that leads past the next records does not take them along") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  // The second record is whole, or split; each payload has its own length.
+  for (const std::string& second : {std::string("736563"), hex({"73656373", kMagicHex, "65"})}) {
+    INFO(second);
+    const std::vector<Bytes> payloads = {bytes_of("first"), bytes_from_hex(second),
+                                         bytes_of("the third"), bytes_of("the last of all")};
+    const auto offsets = test::write_records(path, payloads);
+    const std::uint64_t last_part = offsets[2] - 12;  // its head, 4 bytes with padding
+    Bytes bytes = test::read_bytes(path);
+    // Now its end lies in the third record, at the third's end but for a word, or in the last one.
+    for (const std::uint64_t end : {offsets[2] + 12, offsets[3] - 4, offsets[3] + 8}) {
+      bytes[last_part + 4] = static_cast<std::byte>(end - last_part - 8);
+      test::write_bytes(path, bytes);
+      for (const bool heads_only : {false, true}) {
+        RecordReaderOptions options;
+        options.on_damage = OnDamage::skip;
+        options.heads_only = heads_only;
+        options.window_bytes = 16;
+        RecordReader reader(test::open_records(path), options);
+        std::vector<std::uint64_t> found;
+        auto record = reader.next();
+        for (; record.ok() && record->has_value(); record = reader.next()) {
+          found.push_back((*record)->offset);
+        }
+        REQUIRE(record.ok());
+        CHECK(found == std::vector<std::uint64_t>{offsets[0], offsets[2], offsets[3]});
+        CHECK(reader.damage().bytes == offsets[2] - offsets[1]);
+      }
+      RecordReader reader(test::open_records(path));
+      CHECK_THAT(reader.read_at(offsets[1]).status().text(),
+                 Catch::Contains(fmt::format("leads past the record at {} to where", offsets[2])));
+    }
+  }
+}
+
+TEST_CASE("a damaged head leaves the record before it whole") {
+  const TemporaryFolder folder;
+  const auto path = folder / "x.rec";
+  const auto offsets = test::write_records(path, {bytes_of("first"), bytes_of("second")});
+  test::flip_byte(path, offsets[1]);
+  RecordReader reader(test::open_records(path));
+  CHECK(reader.next().ok());
+  CHECK(reader.next().status().code() == Errc::data_loss);
+}
+
 TEST_CASE("forged records that all lead into the same parts are not walked for ever") {
   const TemporaryFolder folder;
   constexpr std::uint64_t kHeads = 5000, kParts = 5000, kHead = 8;
@@ -206,7 +254,28 @@ TEST_CASE("forged records that all lead into the same parts are not walked for e
   RecordReader reader(test::open_records(folder / "x.rec"), options);
   const auto status = reader.next().status();
   CHECK(status.code() == Errc::invalid_argument);
-  CHECK_THAT(status.text(), Catch::Contains("x.rec: split records without an end overlap"));
+  CHECK_THAT(status.text(), Catch::Contains("x.rec: records without an end overlap"));
+}
+
+TEST_CASE("forged records that all lead into one another are not read for ever") {
+  const TemporaryFolder folder;
+  constexpr std::uint32_t kHeads = 200'000, kHead = 8;
+  Bytes bytes;
+  // Each one ends in the middle of the last head, where nothing begins.
+  for (std::uint32_t i = 1; i <= kHeads; ++i) {
+    store(bytes, kRecordMagic);
+    store(bytes, (kHeads - i) * kHead - (i < kHeads ? kHead - 4 : 0));
+  }
+  store(bytes, std::uint64_t{0});
+  test::write_bytes(folder / "x.rec", bytes);
+  for (const bool heads_only : {false, true}) {
+    RecordReaderOptions options;
+    options.on_damage = OnDamage::skip;
+    options.heads_only = heads_only;
+    options.window_bytes = 4096;
+    RecordReader reader(test::open_records(folder / "x.rec"), options);
+    CHECK(reader.next().status().code() == Errc::invalid_argument);
+  }
 }
 
 TEST_CASE("random and mutated bytes never crash a reader") {
