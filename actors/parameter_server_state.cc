@@ -312,8 +312,13 @@ bool ParameterServerState::cut(std::size_t index) {
 void ParameterServerState::watch_progress() {
   if (slices_.empty()) return;  // nothing ever comes here, however well the job goes
   const bool ranks_done = finished_.size() == mail_.rules().tree.ranks();
-  // Ranks that are done owe nothing: what is waited for is the coordinator's copy, which it judges.
-  const bool waits_for_copy = ranks_done && checkpoints_->waits_for_word();
+  // What waits for nothing but the coordinator's copy, which it judges: ranks that are done owe
+  // nothing, nor do those whose pushes a due checkpoint holds up.
+  bool waits_for_copy = checkpoints_->waits_for_word();
+  if (waits_for_copy && !ranks_done) {
+    const Owned* last = furthest_behind();
+    waits_for_copy = last != nullptr && last->owner.cut_due().has_value();
+  }
   if (std::exchange(moved_, false) || done_ || waits_for_copy) silence_.heard(mail_.now_ms());
   const control::SilenceFinding found = silence_.check(mail_.now_ms());
   if (!silence_.warned()) note_missing({});

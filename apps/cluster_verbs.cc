@@ -59,6 +59,7 @@ struct ProcessVerb {
   schemas::JobRoots roots;
   cluster::JobProcessOptions process;
   std::string role;
+  std::vector<std::string> process_limits;
 };
 
 /// The limits file's limits; false after its errors have been shown.
@@ -313,8 +314,12 @@ base::Status run_agent_verb(const ProcessVerb& verb, const Context& context,
   return cluster::run_agent(options);
 }
 
-ExitCode run_internal_verb(ProcessVerb& verb, const Context& context) {
+ExitCode run_internal_verb(ProcessVerb& verb, Context& context) {
   cluster::JobProcessOptions& options = verb.process;
+  for (const std::string& limit : verb.process_limits) {
+    const base::Status set = base::set_limit(options.agent_limits, limit);
+    if (!set.ok()) return context.fail(set.with_context("--limit"));
+  }
   const bool server = verb.role == "server";
   if (!verb.ports.empty()) options.ports = base::parse_port_range(verb.ports).value();
   options.actor.role = server ? schemas::Role::parameter_server : schemas::Role::device_server;
@@ -360,13 +365,11 @@ void add_coordinator(CLI::App& app, Context& context, const Options& options) {
   coordinator->add_option("--state", options->state, "Folder that one coordinator holds")
       ->required()
       ->type_name("DIR");
-  CLI::Option* agents =
-      coordinator
-          ->add_option("--agents", options->agents,
-                       "So many agents join and no more: a job that they have no room for fails "
-                       "(any number)")
-          ->check(CLI::Range(1, 1'000'000))
-          ->type_name("N");
+  CLI::Option* agents = coordinator->add_option(
+      "--agents", options->agents,
+      "So many agents join and no more: a job that they have no room for fails "
+      "(any number)");
+  set_range(agents, 1, 1'000'000);
   coordinator
       ->add_option("--join-wait", options->join_wait,
                    "How long agents may take to join, or to offer again what is out of service, "
@@ -406,6 +409,9 @@ void add_agent(CLI::App& app, Context& context, const Options& options) {
       ->add_option("--advertise", options->host,
                    "This machine's name or address: its processes' ports are there")
       ->capture_default_str()
+      ->check([](const std::string& host) {
+        return check_address(base::Address{bare_host(host), 0}.to_string());
+      })
       ->type_name("HOST");
   agent
       ->add_option("--ports", options->ports,
@@ -435,6 +441,7 @@ void add_internal(CLI::App& app, Context& context, const Options& options) {
   internal->add_option("--listen", options->process.host)->required();
   internal->add_option("--pages", options->process.pages_host)->required();
   internal->add_option("--ports", options->ports);
+  internal->add_option("--limit", options->process_limits)->expected(1)->take_all();
   add_guard_options(*internal, options->process.guard_files);
   add_root_options(internal, options->process.roots);
   set_action(internal, context,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// troupe data: record files made, indexed and checked.
+// troupe data: record files made, indexed and checked. A packer that is stopped by a signal leaves
+// nothing.
 #include <unistd.h>
 
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "apps/json_text.h"
+#include "apps/stop_signals.h"
 #include "apps/verbs.h"
 #include "base/shape.h"
 #include "data/index.h"
@@ -116,10 +119,14 @@ ExitCode pack_into(const PackTarget& target, Context& context, const Packer& pac
   if (!free.ok()) return context.fail(free);
   std::error_code unknown;
   const bool there = std::filesystem::exists(std::filesystem::symlink_status(target.out, unknown));
-  const ExitCode code = finish(packer(), target.json, context);
+  std::atomic<bool> stop{false};
+  const StopSignals signals([&stop](int) { stop.store(true); });
+  const base::Result<data::PackReport> report = packer(&stop);
+  const ExitCode code = finish(report, target.json, context);
   // The folder that was made for nothing goes; whatever else is there stays.
   if (code != ExitCode::ok && !there) ::rmdir(target.out.c_str());
-  return code;
+  const bool stopped = report.status().code() == base::Errc::cancelled;
+  return stopped ? exit_code_of_signal(signals.received()) : code;
 }
 
 void add_pack_fashion(CLI::App& pack, Context& context) {
@@ -136,8 +143,8 @@ void add_pack_fashion(CLI::App& pack, Context& context) {
       ->capture_default_str()
       ->type_name("DIR");
   set_action(verb, context, [&context, options] {
-    return pack_into(options->target, context, [&options] {
-      return data::pack_fashion_mnist(options->source, options->target.out);
+    return pack_into(options->target, context, [&options](data::Stop stop) {
+      return data::pack_fashion_mnist(options->source, options->target.out, stop);
     });
   });
 }
@@ -167,8 +174,10 @@ void add_pack_idx(CLI::App& pack, Context& context) {
   set_action(verb, context, [&context, options] {
     if (!options->test.images.empty()) options->pack.test = options->test;
     options->pack.out = options->target.out;
-    return pack_into(options->target, context,
-                     [&options] { return data::pack_idx(options->pack); });
+    return pack_into(options->target, context, [&options](data::Stop stop) {
+      options->pack.stop = stop;
+      return data::pack_idx(options->pack);
+    });
   });
 }
 
@@ -193,8 +202,10 @@ void add_pack_images(CLI::App& pack, Context& context) {
   set_action(verb, context, [&context, options] {
     if (!options->test.empty()) options->pack.test = options->test;
     options->pack.out = options->target.out;
-    return pack_into(options->target, context,
-                     [&options] { return data::pack_images(options->pack); });
+    return pack_into(options->target, context, [&options](data::Stop stop) {
+      options->pack.stop = stop;
+      return data::pack_images(options->pack);
+    });
   });
 }
 
@@ -233,26 +244,21 @@ void add_pack_generated(CLI::App& pack, Context& context) {
         return parse_image(text) ? "" : fmt::format("'{}' is not three numbers C,H,W", text);
       })
       ->type_name("C,H,W");
-  verb->add_option("--classes", options->pack.classes, "Classes, at most 16,777,216")
-      ->capture_default_str()
-      ->check(CLI::Range(1U, data::kGeneratedClassesMax))
-      ->type_name("N");
-  verb->add_option("--train", options->pack.train, "Training images, at most 268,435,456")
-      ->capture_default_str()
-      ->check(CLI::Range(std::uint64_t{1}, data::kGeneratedMax))
-      ->type_name("N");
-  verb->add_option("--test", options->pack.test, "Test images; 0: no test.rec")
-      ->capture_default_str()
-      ->check(CLI::Range(std::uint64_t{0}, data::kGeneratedMax))
-      ->type_name("N");
-  verb->add_option("--seed", options->pack.seed, "The same seed makes the same bytes")
-      ->capture_default_str()
-      ->check(check_count)
-      ->type_name("N");
+  const auto add = [verb](const char* name, auto& number, const char* meaning, std::uint64_t low,
+                          std::uint64_t high) {
+    set_range(verb->add_option(name, number, meaning)->capture_default_str(), low, high);
+  };
+  data::GeneratedPackOptions& made = options->pack;
+  add("--classes", made.classes, "Classes", 1, data::kGeneratedClassesMax);
+  add("--train", made.train, "Training images", 1, data::kGeneratedMax);
+  add("--test", made.test, "Test images; 0: no test.rec", 0, data::kGeneratedMax);
+  add("--seed", made.seed, "The same seed makes the same bytes", 0, UINT64_MAX);
   set_action(verb, context, [&context, options] {
     options->pack.out = options->target.out;
-    return pack_into(options->target, context,
-                     [&options] { return data::pack_generated(options->pack); });
+    return pack_into(options->target, context, [&options](data::Stop stop) {
+      options->pack.stop = stop;
+      return data::pack_generated(options->pack);
+    });
   });
 }
 

@@ -15,6 +15,7 @@ namespace {
 // What the files say, and options replace.
 constexpr std::string_view kCoordinator = "node1:7700";
 constexpr std::string_view kListen = "0.0.0.0:7700";
+constexpr std::string_view kMetrics = "0.0.0.0:7701";
 constexpr std::string_view kDataRoot = "#DATA_ROOT=/srv/data";
 constexpr std::string_view kDevices = "cpu:2";
 constexpr std::string_view kSlurmTasks = "#SBATCH --ntasks-per-node=1";
@@ -69,9 +70,12 @@ ExitCode gen_systemd(const PlaceOptions& options, Context& context) {
       context.console.error(address.status().with_context("--coordinator").text());
       return ExitCode::bad_usage;
     }
+    // Where agents come by IPv6, which "[::]" has beside IPv4.
+    const char* all = address->host.find(':') == std::string::npos ? "0.0.0.0" : "[::]";
     for (MadeFile& file : files) {
       file.text = replaced(file.text, kCoordinator, context.coordinator);
-      file.text = replaced(file.text, kListen, fmt::format("0.0.0.0:{}", address->port));
+      file.text = replaced(file.text, kListen, fmt::format("{}:{}", all, address->port));
+      file.text = replaced(file.text, kMetrics, fmt::format("{}:7701", all));
     }
   }
   for (MadeFile& file : files) {
@@ -151,10 +155,8 @@ void add_devices(CLI::App& verb, PlaceOptions& options, const std::string& meani
 
 void add_machines(CLI::App& verb, PlaceOptions& options, const std::string& name,
                   const std::string& meaning) {
-  verb.add_option(name, options.machines, meaning)
-      ->capture_default_str()
-      ->check(CLI::Range(1, kMachinesMax))
-      ->type_name("N");
+  set_range(verb.add_option(name, options.machines, meaning)->capture_default_str(), 1,
+            kMachinesMax);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 // thread of a library, or for want of memory, still says why.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -51,6 +53,18 @@ void hold_closed_streams() {
     if (::fcntl(stream, F_GETFD) != -1) continue;
     static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
   }
+}
+
+/// A process of a large job has a connection for each of the others, and a shell's soft limit is
+/// often 1,024 files.
+void raise_open_files() {
+  constexpr rlim_t kMost = rlim_t{1} << 20;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  const rlim_t most = std::min(files.rlim_max, kMost);
+  if (files.rlim_cur >= most) return;
+  files.rlim_cur = most;
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &files));
 }
 
 /// Only async-signal-safe calls.
@@ -106,6 +120,7 @@ void end_with_reason() {
 
 int main(int count, char** arguments) {
   hold_closed_streams();
+  raise_open_files();
   static_cast<void>(std::atexit(end_on_foreign_exit));
   std::set_new_handler(troupe::apps::fail_allocation);
   std::set_terminate(end_with_reason);

@@ -170,18 +170,14 @@ void add_options(CLI::App* verb, InspectOptions& options) {
         if (!shape.ok()) return shape.status().text();
         return shape->rank() == 0 ? std::string("a sample needs an extent") : std::string();
       });
-  verb->add_option("--batch", options.batch, "Samples per step")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N");
-  verb->add_option("--classes", options.classes,
-                   "Classes of a built-in network; default: the network's own")
-      ->check(CLI::Range(1, 1 << 30))
-      ->type_name("N");
-  verb->add_option("--threads", options.threads, "Compute threads")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
+  set_range(verb->add_option("--batch", options.batch, "Samples per step")->capture_default_str(),
+            1, 1 << 20);
+  set_range(verb->add_option("--classes", options.classes,
+                             "Classes of a built-in network; default: the network's own"),
+            1, 1 << 30);
+  set_range(
+      verb->add_option("--threads", options.threads, "Compute threads")->capture_default_str(), 1,
+      1024);
   verb->add_option_function<std::string>(
           "--device", [&options](const std::string& name) { options.device = *parse_device(name); },
           "What it runs on: cpu (the default), gpu or gpu:INDEX")
@@ -247,11 +243,11 @@ void add_memory_options(CLI::App* verb, InspectOptions& options) {
           "How values share memory: none, in-place, share or both (the default, as in jobs)")
       ->check(CLI::IsMember({"none", "in-place", "share", "both"}))
       ->type_name("HOW");
-  verb->add_option(
+  set_range(
+      verb->add_option(
           "--sub-batch", options.sub_batch,
-          "Samples that a prediction computes at a time; 0, the default: chosen; the batch: all")
-      ->check(CLI::Range(0, 1 << 20))
-      ->type_name("N");
+          "Samples that a prediction computes at a time; 0, the default: chosen; the batch: all"),
+      0, 1 << 20);
 }
 
 void add_autotune_verb(CLI::App& family, Context& context) {
@@ -301,7 +297,9 @@ void add_model_verbs(CLI::App& app, Context& context) {
       verb->add_flag("--dot", options->dot, "Print the graph as graphviz dot text instead")
           ->excludes(json)
           ->excludes(why);
-  for (const char* unused : {"--kernels", "--recompute", "--budget", "--sub-batch"}) {
+  for (const char* unused :
+       {"--threads", "--device", "--tf32", "--dense", "--reference", "--no-winograd", "--dtype",
+        "--kernels", "--recompute", "--budget", "--memory", "--sub-batch"}) {
     dot->excludes(verb->get_option(unused));
   }
   verb->add_flag(

@@ -110,6 +110,7 @@ ExitCode make(const Options& options, Context& context) {
   const std::string line = *text + "\n";
   if (piped) {
     context.console.data(line);
+    if (!context.console.data_written()) static_cast<void>(book->revoke(made.id, now));
     return ExitCode::ok;
   }
   const base::Status written = base::write_file_atomically(

@@ -42,9 +42,8 @@ void add_trace_verb(CLI::App& app, Context& context) {
       ->type_name("");
   verb->add_option("--by", options->by, "What makes a row of the table; default: op")
       ->check(CLI::IsMember({"op", "name", "kernel", "lane"}));
-  verb->add_option("--top", options->top, "Rows of a table at most; 0: all; default: 20")
-      ->check(CLI::Range(0, 1 << 20))
-      ->type_name("N");
+  set_range(verb->add_option("--top", options->top, "Rows of a table at most; 0: all; default: 20"),
+            0, 1 << 20);
   add_json_flag(*verb, options->json);
   set_action(verb, context, [&context, options] { return show(*options, context); });
 }

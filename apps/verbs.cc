@@ -15,7 +15,7 @@
 namespace troupe::apps {
 
 std::string check_address(const std::string& text) {
-  const auto address = base::parse_address(text);
+  const auto address = base::parse_address_within(text, base::Reach::network);
   return address.ok() ? std::string() : address.status().text();
 }
 
@@ -34,11 +34,19 @@ std::string check_size(const std::string& text) {
   return size.ok() ? std::string() : size.status().text();
 }
 
-std::string check_count(const std::string& text) {
-  std::uint64_t count = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (code == std::errc() && end == text.data() + text.size()) return "";
-  return fmt::format("expected an integer of 0 to {}, got '{}'", UINT64_MAX, text);
+void set_range(CLI::Option* option, std::uint64_t low, std::uint64_t high) {
+  const auto check = [low, high](const std::string& text) -> std::string {
+    std::uint64_t number = 0;
+    const char* end = text.data() + text.size();
+    const std::from_chars_result read = std::from_chars(text.data(), end, number);
+    const bool decimal = text.size() == 1 || !text.starts_with('0');
+    const bool whole = read.ec == std::errc() && read.ptr == end;
+    if (decimal && whole && number >= low && number <= high) return "";
+    return fmt::format("expected an integer of {} to {}, got '{}'", low, high, text);
+  };
+  const bool any = low == 0 && high == UINT64_MAX;
+  option->check(CLI::Validator(check, any ? "" : fmt::format("INT in [{} - {}]", low, high)))
+      ->type_name("N");
 }
 
 std::string describe(std::string_view summary, std::initializer_list<std::string_view> examples) {

@@ -4,6 +4,7 @@
 // Below them: what several families use. One thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <string>
@@ -61,9 +62,9 @@ std::string check_name(const std::string& text);
 /// The check of options that take a duration: "10s", "5m".
 std::string check_duration(const std::string& text);
 
-/// The check of options that take any number of 64 bits, which CLI11 reads as one of 0 to 2^64 - 1
-/// whatever it is.
-std::string check_count(const std::string& text);
+/// Makes the option one of a decimal number N of `low` to `high`. CLI11 would read 010 as eight and
+/// -1 as 2^64 - 1, so both are refused.
+void set_range(CLI::Option* option, std::uint64_t low, std::uint64_t high);
 
 /// The check of options that take a size: "512m", "4g".
 std::string check_size(const std::string& text);

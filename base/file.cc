@@ -270,8 +270,10 @@ Status write_file_atomically(const std::filesystem::path& path, std::span<const 
 Status sync_folder(const std::filesystem::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) return file_error(folder, "open", errno);
-  if (::fsync(descriptor.get()) != 0) return file_error(folder, "sync", errno);
-  return {};
+  if (::fsync(descriptor.get()) == 0) return {};
+  // Some file systems (those of virtual machines' shared folders) cannot do so with folders.
+  if (errno == EINVAL || errno == ENOTSUP) return {};
+  return file_error(folder, "sync", errno);
 }
 
 }  // namespace troupe::base

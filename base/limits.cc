@@ -2,8 +2,11 @@
 // The table of limits: names for files, errors and the wire.
 #include "base/limits.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/check.h"
 
@@ -72,6 +75,30 @@ static_assert(sizeof(Limits) == kTable.size() * sizeof(std::uint64_t));
 
 std::span<const LimitInfo> limit_table() {
   return kTable;
+}
+
+std::vector<std::string> changed_limits(const Limits& limits) {
+  std::vector<std::string> changed;
+  for (const LimitInfo& row : kTable) {
+    if (limits.*row.member == Limits{}.*row.member) continue;
+    changed.push_back(fmt::format("{}={}", row.name, limits.*row.member));
+  }
+  return changed;
+}
+
+Status set_limit(Limits& limits, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const auto row = std::ranges::find(kTable, text.substr(0, equals), &LimitInfo::name);
+  if (equals != std::string_view::npos && row != kTable.end()) {
+    std::uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const std::from_chars_result read = std::from_chars(text.data() + equals + 1, end, value);
+    if (read.ec == std::errc() && read.ptr == end && row->allows(value)) {
+      limits.*row->member = value;
+      return {};
+    }
+  }
+  return error(Errc::invalid_argument, "'{}' is no limit with a value that it may have", text);
 }
 
 std::uint64_t limit_value(const Limits& limits, std::string_view name) {

@@ -6,7 +6,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "base/status.h"
 
 namespace troupe::base {
 
@@ -94,6 +98,10 @@ struct LimitOrder {
 
 /// All of these; the defaults keep them.
 std::span<const LimitOrder> limit_orders();
+/// "NAME=VALUE" of each limit that is not the default.
+std::vector<std::string> changed_limits(const Limits& limits);
+/// Sets what changed_limits() has given. invalid_argument: no limit, or no value of it.
+Status set_limit(Limits& limits, std::string_view text);
 /// The value of the limit called `name`, which is one of limit_table().
 std::uint64_t limit_value(const Limits& limits, std::string_view name);
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "actors/agent.h"
+#include "actors/outflow.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@
 #include "cluster/certificate_age.h"
 #include "cluster/certificate_trial.h"
 #include "cluster/child_devices.h"
+#include "cluster/control_outflow.h"
 #include "cluster/piece_desk.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
@@ -130,7 +132,7 @@ class AgentNode final : public actors::AgentPorts {
   storage::Storage storage_;
   ProcessSupervisor supervisor_{clock_};
   Children children_;
-  std::shared_ptr<link::Link> coordinator_;  // the actor's alone
+  std::shared_ptr<actors::Outflow> to_coordinator_;  // the actor's alone
   actors::ActorSystem actors_{1};
   actors::Agent agent_;
   std::uint64_t join_ = 0;  // of that link; the actor's alone
@@ -147,6 +149,7 @@ class AgentNode::CoordinatorHandler final : public link::ControlHandler {
  public:
   CoordinatorHandler(actors::Agent& agent, std::shared_ptr<PieceDesk> desk, std::uint64_t join)
       : agent_(agent), desk_(std::move(desk)), join_(join) {}
+  const std::shared_ptr<actors::Outflow>& outflow() const { return outflow_; }
   void on_up() override { agent_.post(control::CoordinatorUp{join_}); }
   void on_envelope(schemas::Envelope envelope) override {
     if (auto* piece = std::get_if<schemas::FilePiece>(&envelope.message)) {
@@ -159,6 +162,7 @@ class AgentNode::CoordinatorHandler final : public link::ControlHandler {
     base::log_warn("{}; it is dialed again", reason.text());
   }
   void on_resumed() override { base::log_info("the link to the coordinator is whole again"); }
+  void on_drained() override { outflow_->drained(); }
   void on_down(const base::Status& reason) override {
     desk_->lost(join_, reason);
     agent_.post(control::CoordinatorLost{join_, reason.ok() ? "it said goodbye" : reason.text()});
@@ -168,6 +172,7 @@ class AgentNode::CoordinatorHandler final : public link::ControlHandler {
   actors::Agent& agent_;
   const std::shared_ptr<PieceDesk> desk_;
   const std::uint64_t join_;
+  const std::shared_ptr<actors::Outflow> outflow_ = std::make_shared<actors::Outflow>();
 };
 
 class AgentNode::ChildHandler final : public link::ControlHandler {
@@ -257,10 +262,11 @@ void AgentNode::exited(const ProcessKey& key, const ProcessExit& exit) {
 // ---- on the agent's actor ----
 
 void AgentNode::join_coordinator(const control::JoinCoordinator& join) {
-  auto link = links_.dial(dial_options(join.wait_ms),
-                          std::make_shared<CoordinatorHandler>(agent_, desk_, join.join));
+  const auto handler = std::make_shared<CoordinatorHandler>(agent_, desk_, join.join);
+  auto link = links_.dial(dial_options(join.wait_ms), handler);
   if (link.ok()) {
-    coordinator_ = std::move(link).value();
+    to_coordinator_ = handler->outflow();
+    to_coordinator_->begin(give_to(std::move(link).value(), "the coordinator"));
     join_ = join.join;
   } else {
     agent_.post(control::CoordinatorLost{join.join, link.status().text()});
@@ -275,8 +281,7 @@ void AgentNode::tell_coordinator(schemas::Message message) {
   schemas::Envelope envelope;
   envelope.to = {Role::coordinator, 0};
   envelope.message = std::move(message);
-  const base::Status status = coordinator_->send(std::move(envelope));
-  if (!status.ok()) base::log_warn("to the coordinator: {}", status.text());
+  post_control(*to_coordinator_, std::move(envelope));
 }
 
 std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const {
@@ -292,6 +297,7 @@ std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const 
   add("--name", options_.name);
   add("--listen", options_.host);
   add("--pages", options_.pages_host);
+  for (const std::string& limit : base::changed_limits(options_.limits)) add("--limit", limit);
   if (!options_.ports.any()) add("--ports", options_.ports.to_string());
   const http::GuardFiles& files = options_.guard_files;
   if (!files.tls.empty()) add("--metrics-tls", files.tls.string());

@@ -27,6 +27,7 @@
 #include "cluster/access_files.h"
 #include "cluster/background_calls.h"
 #include "cluster/certificate_age.h"
+#include "cluster/checkpoint_dates.h"
 #include "cluster/linked_peers.h"
 #include "cluster/page_address.h"
 #include "cluster/piece_desk.h"
@@ -88,6 +89,7 @@ struct JobFigures {
 
 /// What a scrape shows of the coordinator.
 struct Shown {
+  std::uint64_t now_ms = 0;
   control::CoordinatorFigures counts;
   std::vector<control::ScrapedJob> jobs;
 };
@@ -105,8 +107,6 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
       : options_(options),
         metrics_(metrics),
         figures_(metrics),
-        unix_seconds_(static_cast<double>(std::time(nullptr)) -
-                      static_cast<double>(clock_.now_ms()) * 1e-3),
         access_(options.state_folder, options.identity),
         coordinator_(actors_, clock_, *this,
                      {options.version, options.limits, options.pages_host, options.agents}),
@@ -162,13 +162,14 @@ class CoordinatorNode final : public actors::CoordinatorPorts {
   void tell_end() const;
   http::Reply targets();
   void scrape(monitoring::Scrape& scrape);
-  actors::JobSeries series_of(const control::ScrapedJob& shown) const;
+  actors::JobSeries series_of(const control::ScrapedJob& shown) const TROUPE_REQUIRES(dates_mutex_);
 
   const CoordinatorNodeOptions options_;
   monitoring::Metrics& metrics_;
   base::SteadyClock clock_;
-  JobFigures figures_;         // the actor's alone
-  const double unix_seconds_;  // where clock_ stood at 0
+  JobFigures figures_;  // the actor's alone
+  base::Mutex dates_mutex_;
+  CheckpointDates dates_ TROUPE_GUARDED_BY(dates_mutex_);
   storage::Storage storage_;
   base::FolderLock lock_;
   LinkedPeers peers_;
@@ -540,7 +541,7 @@ http::Reply CoordinatorNode::targets() {
 void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   const auto answer = coordinator_.ask(
       [](const control::CoordinatorState& state) {
-        return Shown{state.counts(), state.scraped_jobs()};
+        return Shown{state.now_ms(), state.counts(), state.scraped_jobs()};
       },
       kAskDeadline);
   if (!answer.ok()) {
@@ -565,6 +566,8 @@ void CoordinatorNode::scrape(monitoring::Scrape& scrape) {
   };
   show_slots("cpu", counts.cpus);
   show_slots("gpu", counts.gpus);
+  const base::MutexLock lock(dates_mutex_);
+  dates_.look(answer->jobs, answer->now_ms, static_cast<double>(std::time(nullptr)));
   for (const control::ScrapedJob& job : answer->jobs) actors::show_job(series_of(job), scrape);
 }
 
@@ -579,9 +582,7 @@ actors::JobSeries CoordinatorNode::series_of(const control::ScrapedJob& shown) c
   series.goodput = shown.goodput;
   series.resumes = shown.resumes;
   series.failed = job.phase == JobPhase::failed;
-  if (shown.checkpointed_ms != 0) {
-    series.checkpoint_unix_seconds = unix_seconds_ + number(shown.checkpointed_ms) * 1e-3;
-  }
+  series.checkpoint_unix_seconds = dates_.of(job.id);
   if (job.steps_total == 0) return series;
   series.loss = job.loss;
   if (job.accuracy >= 0.0) series.accuracy = job.accuracy;

@@ -16,6 +16,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "cluster/control_outflow.h"
 #include "cluster/page_address.h"
 #include "cluster/peer_links.h"
 #include "cluster/process.h"
@@ -71,24 +72,27 @@ class Inbox {
   std::deque<Incident> incidents_ TROUPE_GUARDED_BY(mutex_);
 };
 
-/// All of a job's processes may greet one of them at the same time: that is no flood.
+/// All of a job's processes may greet one of them, at the same time: that is no flood.
 base::Limits link_limits(const schemas::JobSpec& spec) {
   base::Limits limits = spec.limits;
   const std::uint64_t peers = std::uint64_t{spec.ranks()} + spec.shards();
-  limits.pending_connections_max =
-      std::max(limits.pending_connections_max, peers * (1 + limits.data_connections));
+  for (std::uint64_t* most : {&limits.pending_connections_max, &limits.connections_max}) {
+    *most = std::max(*most, peers * (1 + limits.data_connections));
+  }
   return limits;
 }
 
 /// The coordinator, through the agent.
 class AgentHandler final : public link::ControlHandler {
  public:
-  explicit AgentHandler(Inbox& inbox) : inbox_(inbox) {}
+  AgentHandler(Inbox& inbox, actors::Outflow& outflow) : inbox_(inbox), outflow_(outflow) {}
   void on_envelope(schemas::Envelope envelope) override { inbox_.put(std::move(envelope)); }
+  void on_drained() override { outflow_.drained(); }
   void on_down(const base::Status& reason) override { inbox_.put(Ended{reason}); }
 
  private:
   Inbox& inbox_;
+  actors::Outflow& outflow_;
 };
 
 /// See run_job_process.
@@ -98,7 +102,7 @@ class JobProcess {
       : options_(options),
         metrics_(metrics),
         server_metrics_(metrics, options.job),
-        agent_links_(base::Limits{}, storage_.pool(base::Device{})) {}
+        agent_links_(options.agent_limits, storage_.pool(base::Device{})) {}
   ~JobProcess() {
     // Links call into the actors' post office, actors into links: links first, then the actors.
     if (links_) links_->stop();
@@ -140,6 +144,7 @@ class JobProcess {
   bool connected_ = false;
   bool done_ = false;
   std::shared_ptr<link::Link> agent_;
+  actors::Outflow to_agent_;
   std::unique_ptr<PeerLinks> peers_;  // outlives the links
   std::unique_ptr<link::LinkSet> links_;
   monitoring::Collection traffic_;  // of the links
@@ -148,7 +153,8 @@ class JobProcess {
 
 base::Status JobProcess::run() {
   TROUPE_TRY_ASSIGN(agent_, agent_links_.adopt(kAgentSocket, link::LinkSet::Greeting::speak, self(),
-                                               std::make_shared<AgentHandler>(inbox_)));
+                                               std::make_shared<AgentHandler>(inbox_, to_agent_)));
+  to_agent_.begin(give_to(agent_, "the agent"));
   while (!done_) TROUPE_TRY(handle(inbox_.take()));
   if (job_actors_->spec().train.hold == schemas::Hold::until_scraped && http_) {
     job_actors_->rest();
@@ -306,8 +312,7 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
 }
 
 void JobProcess::tell(schemas::Envelope envelope) {
-  const base::Status status = agent_->send(std::move(envelope));
-  if (!status.ok()) base::log_warn("to the agent: {}", status.text());
+  post_control(to_agent_, std::move(envelope));
 }
 
 void JobProcess::tell(ActorId from, schemas::Message message) {

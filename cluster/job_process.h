@@ -27,6 +27,7 @@ struct JobProcessOptions {
   base::PortRange ports;         ///< of both
   http::GuardFiles guard_files;  ///< of the pages
   schemas::JobRoots roots;       ///< the agent's
+  base::Limits agent_limits;     ///< of the link to the agent, which has the same
 };
 
 /// Runs to the job's end. ok: the job is done; else why this process could not go on, or the

@@ -69,6 +69,8 @@ class CoordinatorState {
   /// Returns what is to be done, in order.
   std::vector<Effect> handle(const Event& event);
 
+  /// When it was told the time last.
+  std::uint64_t now_ms() const { return now_ms_; }
   /// Every job in order of submission.
   std::vector<schemas::JobInfo> jobs() const;
   /// What JobQuery without an id is answered: as many of the newest jobs as one message holds, with

@@ -152,7 +152,7 @@ CoordinatorFigures CoordinatorState::counts() const {
   for (const auto& [number, job] : jobs_) ++counts.jobs[shown(job).phase];
   for (const auto& [peer, agent] : agents_) {
     ++counts.agents;
-    const bool withheld = !agent.hello.withheld.empty();
+    const bool withheld = !agent.offers();
     const std::uint32_t gpus_used = agent.gpus.used();
     counts.cpus.all += agent.hello.slots;
     counts.cpus.used += agent.used;

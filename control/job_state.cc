@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace troupe::control {
 
@@ -181,12 +183,15 @@ void JobState::on_message(const ActorId& from, const schemas::DatasetReport& rep
   heard();
   heard_[report.rank].ms = now_ms_;
   datasets_.emplace(report.rank, report);
-  const schemas::DatasetReport& first = datasets_.begin()->second;
-  for (const auto& [rank, other] : datasets_) {
-    for (const auto set : {&schemas::DatasetReport::train, &schemas::DatasetReport::test}) {
-      if ((other.*set).same_content(first.*set)) continue;
-      return end(differ(first.*set, first.rank, other.*set, rank, roster_.placement));
-    }
+  // All the others agree, so one of them will do: with the lowest rank.
+  const schemas::DatasetReport* first = &datasets_.begin()->second;
+  const schemas::DatasetReport* second = &report;
+  if (first->rank == report.rank && datasets_.size() > 1) {
+    second = &std::next(datasets_.begin())->second;
+  }
+  for (const auto set : {&schemas::DatasetReport::train, &schemas::DatasetReport::test}) {
+    if ((second->*set).same_content(first->*set)) continue;
+    return end(differ(first->*set, first->rank, second->*set, second->rank, roster_.placement));
   }
   if (datasets_.size() == roster_.ranks()) start_training();
 }
@@ -273,7 +278,8 @@ void JobState::end(const base::Status& status) {
   ended_ = true;
   missing_.clear();
   // Also to those that have failed: a role that still runs must learn that nobody waits for it.
-  send_to_all(schemas::JobEnd{status.code(), status.text()});
+  // (The text may name thousands of ranks, and there is a copy for each actor.)
+  send_to_all(schemas::JobEnd{status.code(), base::shortened(status.text(), kNoteBytesMax)});
   extra_cut_.end(status);
   cut();
   emit(End{status});
@@ -313,7 +319,7 @@ std::vector<schemas::RankInfo> JobState::ranks() const {
     info.phase = started_                   ? RankPhase::training
                  : datasets_.contains(rank) ? RankPhase::waiting
                                             : RankPhase::reading;
-    if (std::find(missing_.begin(), missing_.end(), rank) != missing_.end()) {
+    if (std::ranges::binary_search(missing_, rank)) {
       info.phase = RankPhase::missing;
     }
     if (done_.contains({Role::worker, rank})) info.phase = RankPhase::done;

@@ -156,7 +156,7 @@ class JobState {
   std::string checkpoint_;
   std::uint64_t step_ = 0;
   std::uint64_t now_ms_ = 0;
-  std::vector<std::uint32_t> missing_;
+  std::vector<std::uint32_t> missing_;  // in order
   bool begun_ = false;
   bool started_ = false;
   bool ended_ = false;

@@ -150,7 +150,8 @@ Status BatchMaker::check_labels(const ImageRecord& image) const {
   if (options_.classes == 0) return {};
   for (std::size_t i = 0; i < options_.labels; ++i) {
     const float label = image.label(i);
-    if (label >= 0 && label < static_cast<float>(options_.classes)) continue;
+    const bool in_range = label >= 0 && label < static_cast<float>(options_.classes);
+    if (in_range && label == std::floor(label)) continue;
     return error(Errc::invalid_argument, "label {} is none of the {} classes", label,
                  options_.classes);
   }

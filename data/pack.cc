@@ -35,8 +35,10 @@ constexpr std::uint64_t kFolderEntriesMax = std::uint64_t{1} << 26;
 /// One record file with its index, visible after finish() and commit().
 class Packer {
  public:
-  explicit Packer(const fs::path& path)
-      : writer_(path), index_(index_path(path), base::FileMode::shared, base::LinkRule::replace) {
+  Packer(const fs::path& path, Stop stop)
+      : writer_(path),
+        index_(index_path(path), base::FileMode::shared, base::LinkRule::replace),
+        stop_(stop) {
     report_.path = path;
   }
 
@@ -83,6 +85,7 @@ class Packer {
 
  private:
   Status add(std::uint32_t label, const ImageShape& shape) {
+    if (stop_ != nullptr && stop_->load()) return error(Errc::cancelled, "packing was stopped");
     const std::uint64_t key = writer_.records();
     TROUPE_TRY_ASSIGN(const std::uint64_t offset, writer_.append(record_));
     entries_.push_back({key, offset});
@@ -96,9 +99,10 @@ class Packer {
   std::vector<IndexEntry> entries_;
   std::vector<std::byte> record_;
   PackedFile report_;
+  Stop stop_;
 };
 
-Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::path& out) {
+Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::path& out, Stop stop) {
   TROUPE_TRY_ASSIGN(IdxFile images, IdxFile::open(pair.images));
   TROUPE_TRY_ASSIGN(IdxFile labels, IdxFile::open(pair.labels));
   const auto& extents = images.extents();
@@ -119,7 +123,7 @@ Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::pat
   if (const Status fits = check_image_shape(shape); !fits.ok()) {
     return fits.with_context(images.path().string());
   }
-  auto packer = std::make_unique<Packer>(out);
+  auto packer = std::make_unique<Packer>(out, stop);
   TROUPE_TRY(packer->open());
   std::vector<std::uint8_t> pixels(shape.bytes());
   std::uint8_t label = 0;
@@ -216,7 +220,7 @@ class FolderPacker {
       : options_(options), classes_(std::move(classes)) {}
 
   Result<std::unique_ptr<Packer>> pack(const fs::path& folder, const std::string& name) {
-    auto packer = std::make_unique<Packer>(options_.out / name);
+    auto packer = std::make_unique<Packer>(options_.out / name, options_.stop);
     TROUPE_TRY(packer->open());
     TROUPE_TRY_ASSIGN(const auto names, list_folder(folder, true));
     for (const std::string& class_name : names) {
@@ -276,7 +280,7 @@ class FolderPacker {
 Result<std::unique_ptr<Packer>> pack_generated_part(const GeneratedPackOptions& options,
                                                     const char* name, std::uint64_t first,
                                                     std::uint64_t records) {
-  auto packer = std::make_unique<Packer>(options.out / name);
+  auto packer = std::make_unique<Packer>(options.out / name, options.stop);
   TROUPE_TRY(packer->open());
   ImageGenerator generator(options.image, options.seed);
   for (std::uint64_t i = 0; i < records; ++i) {
@@ -325,12 +329,13 @@ std::string PackReport::to_string() const {
   return text;
 }
 
-Result<PackReport> pack_fashion_mnist(const fs::path& source, const fs::path& out) {
+Result<PackReport> pack_fashion_mnist(const fs::path& source, const fs::path& out, Stop stop) {
   IdxPackOptions options;
   options.train = {source / "train-images-idx3-ubyte.gz", source / "train-labels-idx1-ubyte.gz"};
   options.test =
       IdxPair{source / "t10k-images-idx3-ubyte.gz", source / "t10k-labels-idx1-ubyte.gz"};
   options.out = out;
+  options.stop = stop;
   Result<PackReport> report = pack_idx(options);
   if (report.ok() || report.status().code() != Errc::not_found) return report;
   return error(Errc::not_found, "{}; Debian's package dataset-fashion-mnist has these files",
@@ -340,9 +345,11 @@ Result<PackReport> pack_fashion_mnist(const fs::path& source, const fs::path& ou
 Result<PackReport> pack_idx(const IdxPackOptions& options) {
   TROUPE_TRY(base::make_folder(options.out, base::FileMode::shared));
   std::vector<std::unique_ptr<Packer>> packers(1);
-  TROUPE_TRY_ASSIGN(packers[0], pack_idx_pair(options.train, options.out / "train.rec"));
+  TROUPE_TRY_ASSIGN(packers[0],
+                    pack_idx_pair(options.train, options.out / "train.rec", options.stop));
   if (options.test) {
-    TROUPE_TRY_ASSIGN(auto test, pack_idx_pair(*options.test, options.out / "test.rec"));
+    TROUPE_TRY_ASSIGN(auto test,
+                      pack_idx_pair(*options.test, options.out / "test.rec", options.stop));
     packers.push_back(std::move(test));
   }
   return commit_all(std::move(packers), options.out);

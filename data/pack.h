@@ -5,6 +5,7 @@
 // a test set removes the one of an earlier call. Blocking; any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -36,6 +37,10 @@ struct PackReport {
   std::string to_string() const;
 };
 
+/// Looked at for each record, may be null: where it is true, the call ends with `cancelled` and
+/// leaves what was there before.
+using Stop = const std::atomic<bool>*;
+
 /// An IDX file of images (count, height, width) and one of their labels (count), plain or gzip.
 struct IdxPair {
   std::filesystem::path images;
@@ -47,6 +52,7 @@ struct IdxPackOptions {
   IdxPair train;
   std::optional<IdxPair> test;
   std::filesystem::path out;  ///< folder, made when it does not exist
+  Stop stop = nullptr;
 };
 
 /// `troupe data pack images`: a sub-folder per class; labels count classes in byte order of name.
@@ -56,6 +62,7 @@ struct FolderPackOptions {
   std::filesystem::path out;
   /// Store the files' JPEG or PNG bytes as they are: smaller, slower to read.
   bool keep_encoded = false;
+  Stop stop = nullptr;
 };
 
 /// Most training images, and most test images, of a call of pack_generated().
@@ -70,6 +77,7 @@ struct GeneratedPackOptions {
   std::uint64_t test = 320;    ///< records; 0: no test.rec
   std::uint64_t seed = 7;
   std::filesystem::path out;
+  Stop stop = nullptr;
 };
 
 /// The names of pack_images()'s classes, line by line, beside the sets. Other calls remove it.
@@ -77,7 +85,7 @@ inline constexpr std::string_view kClassesFile = "classes.txt";
 
 /// `troupe data pack fashion-mnist`: 60,000 + 10,000 images of 1 x 28 x 28.
 base::Result<PackReport> pack_fashion_mnist(const std::filesystem::path& source,
-                                            const std::filesystem::path& out);
+                                            const std::filesystem::path& out, Stop stop = nullptr);
 base::Result<PackReport> pack_idx(const IdxPackOptions& options);
 /// All images must have one size, and lie in their class's folder itself. Also writes kClassesFile.
 base::Result<PackReport> pack_images(const FolderPackOptions& options);

@@ -217,16 +217,18 @@ Result<Record> RecordReader::read_record(std::uint64_t offset, std::uint64_t wan
 }
 
 /// A damaged length of a record's last part may lead past the records behind it, to where none
-/// begins. No payload has a head inside, so the first head found there is the next record's.
+/// begins, or to the end. No payload has a head inside, so the first one found is the next
+/// record's.
 Status RecordReader::check_end(std::uint64_t offset, const Part& last, std::uint64_t want) {
-  if (last.end + kHeadBytes > file_->bytes()) return {};
-  // The end of a long payload is looked at first: where its length is wrong, none of it is read.
-  const std::uint64_t need = last.end + kHeadBytes - last.data;
-  const bool together = !options_.heads_only && need <= want;
-  const std::uint64_t from = together ? last.data : last.end;
-  const std::uint64_t ahead = together || options_.heads_only ? want : kHeadBytes;
-  TROUPE_TRY_ASSIGN(const auto bytes, window(from, last.end + kHeadBytes - from, ahead));
-  if (begins_record(bytes, last.end - from)) return {};
+  if (last.end + kHeadBytes <= file_->bytes()) {
+    // The end of a long payload is looked at first: where its length is wrong, none of it is read.
+    const std::uint64_t need = last.end + kHeadBytes - last.data;
+    const bool together = !options_.heads_only && need <= want;
+    const std::uint64_t from = together ? last.data : last.end;
+    const std::uint64_t ahead = together || options_.heads_only ? want : kHeadBytes;
+    TROUPE_TRY_ASSIGN(const auto bytes, window(from, last.end + kHeadBytes - from, ahead));
+    if (begins_record(bytes, last.end - from)) return {};
+  }
   TROUPE_TRY_ASSIGN(const std::uint64_t head, find_head(last.data, last.end));
   if (head >= last.end) return {};
   return damaged(offset, fmt::format("a length of {} leads past the record at {} to where none "

@@ -74,9 +74,7 @@ std::optional<std::uint64_t> checked_bytes(const base::Shape& shape, DType dtype
 }
 
 base::Result<base::Shape> parse_extents(const std::string& name, const json& value) {
-  if (!value.is_array() || value.size() > static_cast<std::size_t>(base::kRankMax)) {
-    return damaged("tensor '{}' has no shape of at most {} axes", name, base::kRankMax);
-  }
+  if (!value.is_array()) return damaged("tensor '{}' has a shape that is no list", name);
   base::Shape shape;
   for (const json& extent : value) {
     constexpr std::uint64_t kExtentMax = std::uint64_t{1} << 62;
@@ -99,13 +97,17 @@ base::Result<TensorPlace> parse_tensor(const std::string& name, const json& entr
   const json& type = entry["dtype"];
   if (!type.is_string()) return damaged("tensor '{}' has a dtype that is no text", name);
   const std::optional<DType> dtype = format_dtype(type.get<std::string>());
+  const json& extents = entry["shape"];
   if (!dtype) {
     constexpr std::size_t kShownMax = 20;
-    return damaged("tensor '{}' has dtype '{}', which is not known", name,
-                   base::shortened(base::printable(type.get<std::string>()), kShownMax));
+    tensor.foreign = fmt::format(
+        "dtype '{}'", base::shortened(base::printable(type.get<std::string>()), kShownMax));
+  } else if (extents.is_array() && extents.size() > static_cast<std::size_t>(base::kRankMax)) {
+    tensor.foreign = fmt::format("{} axes", extents.size());
+  } else {
+    tensor.dtype = *dtype;
+    TROUPE_TRY_ASSIGN(tensor.shape, parse_extents(name, extents));
   }
-  tensor.dtype = *dtype;
-  TROUPE_TRY_ASSIGN(tensor.shape, parse_extents(name, entry["shape"]));
   const json& offsets = entry["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned()) {
@@ -117,6 +119,7 @@ base::Result<TensorPlace> parse_tensor(const std::string& name, const json& entr
     return damaged("tensor '{}' lies at [{}, {}) of {} bytes", name, tensor.begin, tensor.end,
                    data_bytes);
   }
+  if (!tensor.foreign.empty()) return tensor;
   const std::optional<std::uint64_t> bytes = checked_bytes(tensor.shape, tensor.dtype);
   if (!bytes || *bytes != tensor.end - tensor.begin) {
     return damaged("tensor '{}' of shape {} does not fill {} bytes", name, tensor.shape.to_string(),
@@ -271,6 +274,11 @@ base::Result<std::vector<RawTensor>> parse_safetensors(
                         {reinterpret_cast<const char*>(text.data()), text.size()}, data.size()));
   std::vector<RawTensor> tensors;
   for (TensorPlace& place : header.tensors) {
+    if (!place.foreign.empty()) {
+      return base::error(Errc::unimplemented,
+                         "safetensors: tensor '{}' has {}, which cannot be read", place.name,
+                         place.foreign);
+    }
     tensors.push_back({std::move(place.name), place.dtype, place.shape,
                        data.subspan(static_cast<std::size_t>(place.begin),
                                     static_cast<std::size_t>(place.end - place.begin))});

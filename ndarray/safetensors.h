@@ -51,6 +51,9 @@ struct TensorPlace {
   base::Shape shape;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
+  /// What of it no array here can have ("dtype 'F8_E4M3'", "9 axes"); then dtype and shape mean
+  /// nothing. Empty: nothing.
+  std::string foreign = {};
 };
 
 /// What stands before the tensors' bytes.
@@ -75,10 +78,11 @@ base::Result<SafetensorsHeader> parse_safetensors_header(std::string_view text,
 /// resource_exhausted for what the reader would refuse as too large.
 base::Result<std::string> encode_safetensors_head(
     std::span<const RawTensor> tensors, const std::map<std::string, std::string>& metadata = {});
-/// Header and tensors of bytes in memory, which the views point into.
+/// Header and tensors of bytes in memory, which the views point into; unimplemented names a foreign
+/// one.
 base::Result<std::vector<RawTensor>> parse_safetensors(
     std::span<const std::byte> bytes, std::map<std::string, std::string>* metadata = nullptr);
-/// Reads and parses a file; data_loss names path and fault.
+/// Reads and parses a file; data_loss names path and fault, unimplemented path and foreign tensor.
 base::Result<Safetensors> read_safetensors(const std::filesystem::path& path);
 /// Writes atomically (temporary file, fsync, rename), without a copy of the tensors. Errors as of
 /// encode_safetensors_head() and of the file.

@@ -113,6 +113,10 @@ base::Status ShardReader::load_header() const {
       {reinterpret_cast<const char*>(text.data()), text.size()}, expected_.bytes - *begin);
   if (!header.ok()) return header.status().with_context(path_.string());
   for (ndarray::TensorPlace& tensor : header->tensors) {
+    if (!tensor.foreign.empty()) {
+      return base::error(base::Errc::data_loss, "{}: '{}' has {}, as no checkpoint has",
+                         path_.string(), tensor.name, tensor.foreign);
+    }
     std::string name = tensor.name;
     tensors_.emplace(std::move(name), std::move(tensor));
   }

@@ -475,8 +475,11 @@ bool SliceOwner::meets(const PullNeed& need) const {
 
 void SliceOwner::finish(std::uint32_t rank, std::uint64_t steps) {
   if (rank >= end_.size()) return;
-  end_[rank] = std::min(end_[rank], steps);
-  if (started_ && rules_->sequential()) open_step();
+  const std::uint64_t before = std::exchange(end_[rank], std::min(end_[rank], steps));
+  if (!started_ || !rules_->sequential() || updating_) return;  // else where the step opens
+  const auto absent = [this](std::uint64_t end) { return end <= current_.version; };
+  if (absent(before) || !absent(end_[rank]) || std::ranges::all_of(end_, absent)) return;
+  sum_.offer(rules_->tree.leaf(rank), {}, 0.0);
 }
 
 std::optional<std::uint64_t> SliceOwner::cut_due() const {

@@ -24,6 +24,14 @@ constexpr std::array<std::string_view, 5> kHiddenKeys = {"ctx_group", "lr_mult",
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kRequired = {
     {{"slice_axis", "axis"}, {"slice_axis", "begin"}, {"slice_axis", "end"}}};
 
+/// Operators whose parameter "shape" says 0 in files where an extent is not known: the first state
+/// of an unrolled RNN, whose batch its readers decide.
+constexpr std::array<std::string_view, 3> kMakeShapes = {"full", "ones", "zeros"};
+
+bool makes_shape(const ops::OpDef& op) {
+  return std::find(kMakeShapes.begin(), kMakeShapes.end(), op.name) != kMakeShapes.end();
+}
+
 std::string hidden(std::string_view key) {
   return fmt::format("__{}__", key);
 }
@@ -82,6 +90,10 @@ void upgrade_call(const ops::OpDef& op, FileNode& node, std::vector<FileNode>& n
       if (auto it = others.extract(old); !it.empty()) parameters.insert(std::move(it));
     }
     upgrade_reshape(parameters);
+  }
+  if (const auto shape = parameters.find("shape"); makes_shape(op) && shape != parameters.end()) {
+    const base::Result<Shape> known = declared_shape(shape->second);
+    if (known.ok() && known->rank_known()) shape->second = ops::to_attribute(*known);
   }
   std::vector<std::string> inputs;
   const auto params = ops::Params::parse(
@@ -206,7 +218,10 @@ ops::Attributes mxnet_attributes(const GraphNode& node) {
     const std::pair<std::string_view, std::string_view> key{node.op->name, param.name};
     const bool required = std::find(kRequired.begin(), kRequired.end(), key) != kRequired.end();
     const bool usual = param.initial && ops::to_attribute(*param.initial) == given.at(param.name);
-    if (required || !usual) attributes.emplace(param.name, param_text(param, node.params));
+    if (!required && usual) continue;
+    const bool shape = param.type == ops::ParamType::shape && makes_shape(*node.op);
+    attributes.emplace(param.name, shape ? shape_text(node.params.shape(param.name))
+                                         : param_text(param, node.params));
   }
   return attributes;
 }

@@ -62,6 +62,11 @@ base::Status WeightFile::take(const Job& job, const ndarray::SafetensorsHeader& 
       missing.push_back(key.name);
       continue;
     }
+    if (!given->foreign.empty()) {
+      return base::error(base::Errc::invalid_argument,
+                         "{}: '{}' has {}, the network's has {} and {}", path, key.name,
+                         given->foreign, key.shape.to_string(), base::dtype_name(key.dtype));
+    }
     if (given->shape != key.shape || given->dtype != key.dtype) {
       return base::error(base::Errc::invalid_argument,
                          "{}: '{}' has shape {} and dtype {}, the network's has {} and {}", path,

@@ -9,7 +9,9 @@ namespace {
 OpDef mean_definition() {
   OpDef op = reduce_definition("mean_backward");
   op.name = "mean";
-  op.doc = "Mean over `axis`: the sum, taken in f64, divided by the count; NaN of nothing.";
+  op.doc =
+      "Mean over `axis`: the sum, taken in f64 (on GPUs: of f32 and 16 bits in f32), divided by "
+      "the count; NaN of nothing.";
   op.kernels = {reduce_kernel<SumReducer>(walk_of_axes, finish_mean)};
   return op;
 }

@@ -10,7 +10,9 @@ OpDef sum_definition() {
   OpDef op = reduce_definition("sum_backward");
   op.name = "sum";
   op.aliases = {"sum_axis"};
-  op.doc = "Sum over `axis`, taken in f64 in blocks that follow from the shape alone.";
+  op.doc =
+      "Sum over `axis`, taken in f64 (on GPUs: of f32 and 16 bits in f32) in blocks that follow "
+      "from the shape alone.";
   op.kernels = {reduce_kernel<SumReducer>(walk_of_axes, finish_total)};
   return op;
 }

@@ -6,7 +6,8 @@ namespace troupe::ops {
 
 OpDef creation_definition() {
   OpDef op;
-  op.params = {{"shape", ParamType::shape, std::nullopt, "Shape of the output.", 0},
+  op.params = {{"shape", ParamType::shape, std::nullopt,
+                "Shape of the output; -1: an extent that its readers decide.", base::kUnknownDim},
                {"dtype", ParamType::dtype, base::DType::f32, "f32 or f64."}};
   op.ignored = {{"ctx"}};
   op.inputs = names({});

@@ -16,7 +16,9 @@ using base::Status;
 std::vector<ParamDef> reduce_params() {
   return {{"axis", ParamType::shape, Shape{},
            "Axes to reduce; negative ones count from the end; () means all."},
-          {"keepdims", ParamType::boolean, false, "Keep reduced axes with extent 1."},
+          {"keepdims", ParamType::boolean, false,
+           "Keep reduced axes with extent 1. Without, all axes leave a 0-d tensor, where MXNet 1.x "
+           "has the shape (1)."},
           {"exclude", ParamType::boolean, false, "Reduce the axes that are not named instead."}};
 }
 

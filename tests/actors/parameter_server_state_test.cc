@@ -205,6 +205,27 @@ TEST_CASE("silence is named, then ends the job") {
   CHECK(fails[0].status.code() == base::Errc::deadline_exceeded);
 }
 
+TEST_CASE("a copy that alone holds a slice up is no silence, however long it takes") {
+  for (const bool held : {true, false}) {
+    INFO(held);
+    Server server;
+    server.start();
+    server.state.handle(Tick{1'000});
+    // Files of one or two cuts are written, and nobody has said what became of them.
+    for (std::uint64_t step = 0; step < (held ? 2 : 1); ++step) {
+      const auto writes = of_kind<WriteShard>(server.step(step));
+      REQUIRE(writes.size() == 1);
+      server.state.handle(EffectDone{writes[0].id, {}, ShardCheckpoint{}});
+    }
+    if (held) CHECK(of_kind<WriteShard>(server.step(2)).empty());
+    std::size_t fails = 0;
+    for (const std::uint64_t now_ms : {2'000, 70'000, 1'900'000, 3'900'000}) {
+      fails += of_kind<Fail>(server.state.handle(Tick{now_ms})).size();
+    }
+    CHECK(fails == (held ? 0 : 1));  // else it is the ranks that push nothing
+  }
+}
+
 TEST_CASE("a server without slices has nothing to wait for") {
   JobPlan plan = small_plan();
   schemas::JobSpec spec = plan.spec;

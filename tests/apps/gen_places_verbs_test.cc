@@ -59,6 +59,9 @@ TEST_CASE("options of places replace what the files say", "[gen]") {
                                     !Contains("node1:7700"));
   CHECK_THAT(read("coordinator.env"),
              Contains("LISTEN=0.0.0.0:7900\n") && Contains("\n#DATA_ROOT="));
+  CHECK(run({"--coordinator", "[fd77::1]:7900", "gen", "systemd", "-o", out, "--force"}).code == 0);
+  CHECK_THAT(read("coordinator.env"),
+             Contains("\nLISTEN=[::]:7900\n") && Contains("\nMETRICS=[::]:7701\n"));
   CHECK(run({"gen", "systemd", "-o", out, "--force", "--data-root", "/data/lab"}).code == 0);
   CHECK_THAT(read("agent.env"), Contains("\nDATA_ROOT=/data/lab\n"));
   CHECK_THAT(read("coordinator.env"), Contains("\nDATA_ROOT=/data/lab\n"));

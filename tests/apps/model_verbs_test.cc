@@ -40,6 +40,7 @@ TEST_CASE("model inspect shows layers, parameters, memory and reorders", "[progr
   CHECK_THAT(dense.out, Contains("reorders        0\n") && !Contains("onednn"));
   CHECK_THAT(run({"model", "inspect", "lenet", "--dot"}).out, StartsWith("digraph"));
   CHECK(run({"model", "inspect", "lenet", "--dot", "--kernels", "nofile.json"}).code == 2);
+  CHECK(run({"model", "inspect", "lenet", "--dot", "--dtype", "bf16"}).code == 2);
 }
 
 TEST_CASE("model inspect says why kernels declined, and knows a network's own image") {

@@ -135,9 +135,16 @@ TEST_CASE("addresses are checked with the command line", "[program]") {
   const Run join = run({"agent", "--name", "a", "--join", "0.0.0.0:1"});
   CHECK(join.code == 8);
   CHECK_THAT(join.err, StartsWith("error: --join: '0.0.0.0:1' is not a loopback"));
-  const Run page = run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics", "10.1:1"});
-  CHECK(page.code == 3);
-  CHECK_THAT(page.err, StartsWith("error: --metrics: '10.1:1': '10.1' is neither"));
+  const std::vector<std::vector<std::string>> neither = {
+      {"agent", "--name", "a", "--join", "127.0.0.1:1", "--metrics", "10.1:1"},
+      {"agent", "--name", "a", "--join", "127.0.0.1:1", "--advertise", "10.1"},
+      {"agent", "--name", "a", "--join", "10.1:1"},
+      {"run", "x.toml", "--metrics", "10.1:1"}};
+  for (const std::vector<std::string>& words : neither) {
+    const Run host = run(words);
+    CHECK(host.code == 2);
+    CHECK_THAT(host.err, Contains("'10.1' is neither"));
+  }
   const Run ports = run({"agent", "--name", "a", "--join", "127.0.0.1:1", "--ports", "9-8"});
   CHECK(ports.code == 2);
   CHECK_THAT(ports.err, Contains("--ports") && Contains("'9-8' is no range of ports"));
@@ -491,16 +498,10 @@ TEST_CASE("help and documentation list every exit code", "[program]") {
 
 TEST_CASE("options of a wrong value are named", "[program]") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"--image", "a,b,c"},
-      {"--image", "3,224"},
-      {"--image", "3,224,224,1"},
-      {"--image", ""},
-      {"--train", "0"},
-      {"--train", "99999999999"},
-      {"--test", "x"},
-      {"--classes", "0"},
-      {"--seed", "-3"},
-      {"--seed", "18446744073709551616"}};
+      {"--image", "a,b,c"}, {"--image", "3,224"}, {"--image", "3,224,224,1"},
+      {"--image", ""},      {"--train", "0"},     {"--train", "99999999999"},
+      {"--train", "010"},   {"--test", "x"},      {"--classes", "0"},
+      {"--seed", "-3"},     {"--seed", "007"},    {"--seed", "18446744073709551616"}};
   for (const auto& [option, value] : wrong) {
     INFO(option << " " << value);
     const Run bad = run({"data", "pack", "generated", "--out", "/nowhere/x", option, value});

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/program.h"
 #include "base/file.h"
@@ -48,6 +49,11 @@ TEST_CASE("a token that nobody could get is worth nothing", "[token]") {
   const TestFolder folder("token-verbs-test-bad");
   const std::string state = (folder.path() / "state").string();
   CHECK(run({"token", "make", state, "alice", "--out", "/nowhere/token"}).code != 0);
+  std::ofstream full("/dev/full");
+  std::ostringstream err;
+  Console console(full, err);
+  Context context(console, {});
+  CHECK(run_program({"token", "make", state, "alice", "--out", "-"}, context) != ExitCode::ok);
   const Run listed = run({"token", "list", state});
   CHECK(listed.code == 0);
   CHECK_THAT(listed.out, !Contains("valid"));

@@ -28,6 +28,24 @@ TEST_CASE("every limit has one row and a default above zero", "[limits]") {
   }
 }
 
+TEST_CASE("limits that are not the defaults go through words and back", "[limits]") {
+  CHECK(changed_limits({}).empty());
+  Limits limits;
+  limits.silence_dead_ms = 60'000;
+  limits.connections_max = 9;
+  const std::vector<std::string> words = changed_limits(limits);
+  CHECK(words == std::vector<std::string>{"silence_dead_ms=60000", "connections_max=9"});
+  Limits read;
+  for (const std::string& word : words) CHECK(set_limit(read, word).ok());
+  CHECK(changed_limits(read) == words);
+  for (const char* wrong : {"", "=", "ping_ms", "ping_ms=", "ping_ms=x", "ping_ms=1s", "ping_ms=-1",
+                            "silence_dead_ms=1", "no_ms=5"}) {
+    INFO(wrong);
+    CHECK(set_limit(read, wrong).code() == Errc::invalid_argument);
+  }
+  CHECK(changed_limits(read) == words);
+}
+
 TEST_CASE("the defaults of the deadlines fit each other", "[limits]") {
   const Limits limits;
   CHECK(limits.ping_ms < limits.progress_ms);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "data/image_record.h"
 #include "data/metrics.h"
 #include "tests/data/data_fixtures.h"
 #include "tests/data/image_fixtures.h"
@@ -225,6 +226,21 @@ TEST_CASE("images of another size or with other labels are errors even when skip
   CHECK(item.status().code() == Errc::invalid_argument);
   CHECK_THAT(item.status().text(), Catch::Contains("x.rec: record at offset") &&
                                        Catch::Contains("is none of the 1 classes"));
+}
+
+TEST_CASE("a label between two classes is none, and any number where there are no classes") {
+  World world;
+  const float label = 0.75F;
+  const std::vector<std::uint8_t> pixels(kShape.bytes());
+  test::Bytes record;
+  encode_raw_record({&label, 1}, 0, kShape, pixels, record);
+  test::write_records(world.path, {record, record});
+  world.options.classes = 10;
+  const auto item = world.iterator(0, {1, 1})->next(kPatience);
+  CHECK(item.status().code() == Errc::invalid_argument);
+  CHECK_THAT(item.status().text(), Catch::Contains("label 0.75 is none of the 10 classes"));
+  world.options.classes = 0;
+  CHECK(world.iterator(0, {1, 1})->next(kPatience).ok());
 }
 
 TEST_CASE("memory that runs out surfaces at the batch") {

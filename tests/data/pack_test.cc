@@ -4,7 +4,9 @@
 
 #include <zlib.h>
 
+#include <atomic>
 #include <fstream>
+#include <iterator>
 
 #include "data/dataset.h"
 #include "data/idx_file.h"
@@ -230,6 +232,27 @@ TEST_CASE("a class that is a link to nowhere is refused, and no class stays besi
   generated.out = folder / "out";
   REQUIRE(pack_generated(generated).ok());
   CHECK_FALSE(fs::exists(folder / "out/classes.txt"));
+}
+
+TEST_CASE("a packer that is stopped leaves what was there, and nothing else") {
+  const TemporaryFolder folder;
+  std::atomic<bool> stop{false};
+  GeneratedPackOptions options;
+  options.image = {1, 4, 4};
+  options.classes = options.train = options.test = 2;
+  options.out = folder / "out";
+  options.stop = &stop;
+  REQUIRE(pack_generated(options).ok());
+  const auto before = test::read_bytes(options.out / "train.rec");
+  const auto files = [&] {
+    return std::distance(fs::directory_iterator(options.out), fs::directory_iterator());
+  };
+  const auto count = files();
+  stop = true;
+  options.seed = 8;
+  CHECK(pack_generated(options).status().code() == base::Errc::cancelled);
+  CHECK(files() == count);
+  CHECK(test::read_bytes(options.out / "train.rec") == before);
 }
 
 TEST_CASE("a folder with a wrong image, class or nothing is refused by name") {

@@ -199,8 +199,11 @@ TEST_CASE("a length that leads past the next records does not take them along") 
     const auto offsets = test::write_records(path, payloads);
     const std::uint64_t last_part = offsets[2] - 12;  // its head, 4 bytes with padding
     Bytes bytes = test::read_bytes(path);
-    // Now its end lies in the third record, at the third's end but for a word, or in the last one.
-    for (const std::uint64_t end : {offsets[2] + 12, offsets[3] - 4, offsets[3] + 8}) {
+    // Now its end lies in the third record, at the third's end but for a word, in the last one, at
+    // the file's end but for a word, or there.
+    const std::uint64_t size = bytes.size();
+    for (const std::uint64_t end :
+         {offsets[2] + 12, offsets[3] - 4, offsets[3] + 8, size - 4, size}) {
       bytes[last_part + 4] = static_cast<std::byte>(end - last_part - 8);
       test::write_bytes(path, bytes);
       for (const bool heads_only : {false, true}) {

@@ -103,6 +103,8 @@ class SlurmTest(unittest.TestCase):
         first, second = self.job(5), self.job(5, "second")
         numbers = [self.submit(job, "--exclusive") for job in (first, second)]
         self.assertEqual(self.state(numbers[1])[0], "PENDING")
+        # What a run leaves whose batch host dies: it is requeued under its number.
+        (self.work / f"troupe-{numbers[1]}" / "ca").mkdir(parents=True)
         for number in numbers:
             self.assertEqual(self.end(number), ("COMPLETED", 0), self.log(number))
             self.assertIn("slurm-" + number, self.log(number))

@@ -7,8 +7,10 @@ Usage: bad_input_test.py TROUPE [unittest arguments].
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
+import time
 
 import cluster
 from cluster import write_idx, write_job
@@ -160,6 +162,20 @@ class BadInputTest(RefusalCase):
         self.expect(CONFLICT, [kept, "--force"], *pack)
         self.assertEqual(kept.read_bytes(), b"made by hand")
         cluster.troupe(*pack, "--force").check_returncode()
+
+    def test_a_packer_that_is_stopped_leaves_nothing(self):
+        process = subprocess.Popen(
+            [cluster.TROUPE, "data", "pack", "generated", "--out", self.out, "--image", "1,8,8",
+             "--train", "20000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + LIMIT_S
+        while not list(self.out.glob("train.rec.tmp-*")):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, text = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 130, text)
+        self.assertIn("packing was stopped", text)
+        self.assertFalse(self.out.exists())
 
     def test_packing(self):
         images, labels = self.data / "train-images", self.data / "train-labels"

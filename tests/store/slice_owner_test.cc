@@ -242,6 +242,28 @@ TEST_CASE("sequential: the finished are waited for no more") {
   CHECK(runner.updates.back().count == 8.0);
 }
 
+TEST_CASE(
+    "sequential: a rank that finishes while others train is nothing, and the last ones end it") {
+  const SliceRules r = rules(kSequential, kSequential);
+  SliceOwner owner(r, {0, 0});
+  Runner runner{owner, {}};
+  owner.start(first());
+  owner.finish(0, 1);  // after step 0
+  owner.finish(1, 1);
+  CHECK(*owner.push(group_push(0, 0)) == PushResult::taken);
+  CHECK(*owner.push(group_push(1, 0)) == PushResult::taken);
+  runner.run();
+  CHECK(owner.state().version == 1);
+  CHECK(*owner.push(group_push(1, 1)) == PushResult::taken);
+  runner.run();
+  CHECK(owner.state().version == 2);  // without the machine that has finished
+  owner.finish(2, 2);
+  owner.finish(2, 2);  // said again
+  owner.finish(3, 2);
+  runner.run();
+  CHECK(owner.state().version == 2);  // nobody is left for another step
+}
+
 TEST_CASE("eventual cluster: every push is an update of its share, in order of arrival") {
   const SliceRules r = rules(kSequential, kEventual);
   SliceOwner owner(r, {0, 0});

@@ -20,6 +20,8 @@ Shape batch_of(const Shape& sample, std::int64_t batch) {
 }
 
 constexpr std::int64_t kPlannedBatch = 64;
+constexpr const char* kPlannedNetworks[] = {"alexnet",   "overfeat",     "vgg-a",
+                                            "googlenet", "inception-bn", "resnet50"};
 
 struct Published {
   const char* name;
@@ -73,8 +75,7 @@ TEST_CASE("every network takes its sample, names each node once and trains all i
 }
 
 TEST_CASE("plans of large networks take hardly more than what lives at once") {
-  for (const char* name :
-       {"alexnet", "overfeat", "vgg-a", "googlenet", "inception-bn", "resnet50"}) {
+  for (const char* name : kPlannedNetworks) {
     INFO(name);
     tests::TestRuntime test;
     const Symbol net = make_network(table(), name).value();
@@ -87,6 +88,25 @@ TEST_CASE("plans of large networks take hardly more than what lives at once") {
     CHECK(report.arena_bytes * 100 <= report.live_set_bytes * 105);
     CHECK(report.predict_bytes * 100 <= report.predict_live_set_bytes * 105);
     CHECK(report.arena_bytes * 2 <= report.unshared_bytes);
+  }
+}
+
+TEST_CASE("predictions of large networks take a quarter of what operators apart would") {
+  ExecutorOptions options;
+  options.train = false;
+  options.sub_batch = kPlannedBatch;  // the batch at once
+  ExecutorOptions apart = options;
+  apart.fused = false;
+  for (const char* name : kPlannedNetworks) {
+    INFO(name);
+    const Symbol net = make_network(table(), name).value();
+    const Shape data = batch_of(find_network(name)->sample, kPlannedBatch);
+    tests::TestRuntime test;
+    const auto bind = [&](const ExecutorOptions& how) {
+      Bindings bindings = allocate_bindings(test.runtime, net, {{"data", data}}).value();
+      return Executor::bind(test.runtime, net, std::move(bindings), how).value();
+    };
+    CHECK(bind(options)->report().arena_bytes * 4 <= bind(apart)->report().unshared_bytes);
   }
 }
 

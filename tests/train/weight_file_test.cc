@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <string>
@@ -95,6 +96,26 @@ TEST_CASE("a file of other tensors, or of none, is refused by its name", "[weigh
   weights.write(first, {{first, base::DType::f32, base::Shape{2, 2}, bytes}});
   CHECK(weights.refused().code() == Errc::invalid_argument);
   CHECK_THAT(weights.refused().text(), Contains("'" + first + "' has shape (2, 2) and dtype f32"));
+}
+
+TEST_CASE("a tensor of a foreign dtype is refused only where the network has it", "[weight_file]") {
+  Weights weights;
+  const std::vector<float> other = {1, 2, 3};
+  const auto bytes = std::as_bytes(std::span(other));
+  weights.write("", {{"counter", base::DType::f32, base::Shape{3}, bytes}});
+  std::ifstream in(weights.path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto rename_dtype = [&](const std::string& key) {
+    const std::size_t at = text.find("\"F32\"", text.find("\"" + key + "\""));
+    text.replace(at, 5, "\"U16\"");
+    std::ofstream(weights.path, std::ios::binary) << text;
+  };
+  rename_dtype("counter");
+  CHECK(WeightFile::open(*weights.job).ok());
+  const std::string& first = weights.job->keys.keys.front().name;
+  rename_dtype(first);
+  CHECK(weights.refused().code() == Errc::invalid_argument);
+  CHECK_THAT(weights.refused().text(), Contains("'" + first + "' has dtype 'U16', the network's"));
 }
 
 TEST_CASE("a file that became shorter is said to be damaged", "[weight_file]") {
