@@ -153,6 +153,8 @@ struct OpDef {
   /// Inputs of which only shape and dtype are used: their values need not be kept or computed for
   /// it. Indices beyond the inputs of a call (variadic operators) mean nothing.
   std::vector<int> shape_only_inputs;
+  /// By input: what a parameter there begins at where its variable does not say.
+  std::map<int, double> initial;
   /// (input, output) pairs that may share memory when the input is not needed afterwards and both
   /// have the same shape and dtype (a broadcast input does not).
   std::vector<std::pair<int, int>> in_place;

@@ -227,6 +227,7 @@ std::optional<GradientSum> sum_before(const Graph& graph, const GraphNode& node,
 }  // namespace
 
 Graph fuse_gradient_sums(const Graph& graph) {
+  if (assigns(graph)) return graph;  // a part of the sum might be overwritten before it is read
   const std::vector<int> readers = count_readers(graph);
   std::vector<std::optional<GradientSum>> sums;
   std::vector<bool> taken(graph.nodes.size(), false);

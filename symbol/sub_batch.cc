@@ -128,7 +128,7 @@ void SubBatcher::mark() {
     const std::size_t value = prepared_.numbers.begin(i);
     if (node(i).is_variable()) {
       const base::Shape& shape = prepared_.shapes[value];
-      if (weights_.contains(node(i).name) || shape.rank() == 0) continue;
+      if (weights_.contains(node(i).name) || shape.rank() == 0 || shape[0] == 0) continue;
       if (batch_ == 0) batch_ = shape[0];
       samples_[value] = shape[0] == batch_;
     } else if (runs_in_parts(i)) {

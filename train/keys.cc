@@ -68,6 +68,20 @@ schemas::InitializerSpec constant(double value) {
   return {schemas::InitializerKind::constant, value};
 }
 
+/// What parameters begin at as their operators say, by name.
+std::map<std::string, double> initial_of_inputs(const symbol::Graph& graph) {
+  std::map<std::string, double> found;
+  for (const symbol::GraphNode& node : graph.nodes) {
+    if (node.is_variable()) continue;
+    for (const auto& [input, value] : node.op->initial) {
+      if (static_cast<std::size_t>(input) >= node.inputs.size()) continue;
+      const symbol::GraphNode& source = graph.node(node.input(input));
+      if (source.is_variable()) found[source.name] = value;
+    }
+  }
+  return found;
+}
+
 /// Parameters by MXNet's convention of names; without a value: by the job's initialiser.
 std::optional<schemas::InitializerSpec> initializer_by_name(std::string_view name) {
   if (name.ends_with("bias") || name.ends_with("beta")) return constant(0.0);
@@ -203,11 +217,15 @@ base::Result<NetworkKeys> network_keys(const symbol::Symbol& symbol, const Input
   TROUPE_TRY(check_rules(symbol, inputs, rules));
   const symbol::Graph graph = symbol.graph();
   TROUPE_TRY_ASSIGN(const auto attributes, attributes_of(graph));
+  const auto initials = initial_of_inputs(graph);
   Declarer declarer{network.keys, attributes};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == inputs.data || arguments[i] == network.inputs.label) continue;
     TROUPE_TRY_ASSIGN(KeyInfo * key,
                       declarer.add(arguments[i], shapes.arguments[i], dtypes.arguments[i]));
+    const auto initial = initials.find(key->name);
+    if (!key->initializer && initial != initials.end())
+      key->initializer = constant(initial->second);
     if (!key->initializer) key->initializer = initializer_by_name(key->name);
     const KeyAttributes& said = attributes.at(key->name);
     key->lr_mult = said.lr_mult.value_or(1.0);

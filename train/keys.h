@@ -28,7 +28,7 @@ struct InputSpec {
 
 /// Keys in the order of their ids: parameters (kind dense) as the symbol lists them, then auxiliary
 /// states (kind average, with their momentum). First values of a key: as its variable says
-/// (__init__); else a state's as its operator says, whatever its name, and a parameter's by the end
+/// (__init__); else as its operator says (a state, the slopes of prelu), and a parameter by the end
 /// of its name: bias and beta 0, gamma 1, all others by the job's initialiser. Multipliers of a
 /// parameter: by the rules for it, else as its variable says (__lr_mult__, __wd_mult__).
 struct NetworkKeys {

@@ -96,12 +96,13 @@ base::Status Module::write_first_scale() {
   return last.copy_from(values);
 }
 
-base::Result<Module::Bound> Module::bind(std::int64_t batch) {
+base::Result<Module::Bound> Module::bind(std::int64_t batch, bool trains) {
   symbol::Bindings bindings;
   symbol::ExecutorOptions how;
+  how.train = trains;
   for (const KeyInfo& key : keys_) {
     if (key.kind == KeyKind::loss_scale) {
-      how.loss_scale = parameter(key.id);
+      if (trains) how.loss_scale = parameter(key.id);
       continue;
     }
     if (key.kind == KeyKind::average) {
@@ -109,11 +110,11 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
       continue;
     }
     bindings.arguments[key.name] = parameter(key.id);
-    if (!with_gradient_[key.id]) continue;
+    if (!trains || !with_gradient_[key.id]) continue;
     bindings.grad_req[key.name] = symbol::GradReq::write;
     bindings.gradients[key.name] = gradient(key.id);
   }
-  Bound made{batch, {}, {}, {}};
+  Bound made{batch, trains, {}, {}, {}};
   const auto add_input = [&](const std::string& name, const base::Shape& shape) -> base::Status {
     const auto make = [&] {
       return NDArray::empty(runtime_, shape, options_.inputs.dtype, options_.device, "batch");
@@ -143,10 +144,12 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
   how.step = step_;
   TROUPE_TRY_ASSIGN(made.executor,
                     symbol::Executor::bind(runtime_, symbol_, std::move(bindings), how));
-  if (executors_.empty() && options_.rank == 0) tell_plan(options_, made.executor->report());
-  const bool idle = options_.kernels && made.executor->report().stored_choices == 0;
-  if (idle && executors_.empty() && options_.rank == 0) {
-    base::log_warn("numerics.kernels: {}", symbol::unused_choices_text(options_.kernels->name));
+  if (!trains) return made;
+  if (!std::exchange(plan_told_, true) && options_.rank == 0) {
+    tell_plan(options_, made.executor->report());
+    if (options_.kernels && made.executor->report().stored_choices == 0) {
+      base::log_warn("numerics.kernels: {}", symbol::unused_choices_text(options_.kernels->name));
+    }
   }
   for (const KeyInfo& key : keys_) {
     if (key.kind != KeyKind::average) continue;
@@ -158,18 +161,20 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch) {
 }
 
 base::Result<symbol::Executor*> Module::executor(std::int64_t batch) {
-  TROUPE_TRY_ASSIGN(const Bound* found, bound(batch));
+  TROUPE_TRY_ASSIGN(const Bound* found, bound(batch, true));
   return found->executor.get();
 }
 
-base::Result<Module::Bound*> Module::bound(std::int64_t batch) {
+// A batch of another size than training's may be far larger: it costs what predictions need.
+base::Result<Module::Bound*> Module::bound(std::int64_t batch, bool trains) {
   const auto known = std::find_if(executors_.begin(), executors_.end(),
                                   [batch](const Bound& bound) { return bound.batch == batch; });
-  if (known != executors_.end()) {
+  if (known != executors_.end() && (known->trains || !trains)) {
     executors_.splice(executors_.begin(), executors_, known);
     return &executors_.front();
   }
-  TROUPE_TRY_ASSIGN(Bound made, bind(batch));
+  TROUPE_TRY_ASSIGN(Bound made, bind(batch, trains));
+  if (known != executors_.end()) executors_.erase(known);  // for prediction alone
   if (executors_.size() >= options_.executors_max) {
     if (&executors_.back() == last_trained_) {
       last_trained_ = nullptr;
@@ -183,7 +188,7 @@ base::Result<Module::Bound*> Module::bound(std::int64_t batch) {
 
 // Both graphs of an executor put their outputs into the same arrays.
 base::Result<Module::Bound*> Module::bound_for_prediction(std::int64_t batch) {
-  TROUPE_TRY_ASSIGN(Bound * taken, bound(batch));
+  TROUPE_TRY_ASSIGN(Bound * taken, bound(batch, false));
   if (taken == last_trained_) outputs_lost_ = true;
   return taken;
 }
@@ -265,7 +270,7 @@ base::Status Module::forward_backward(const ModuleBatch& batch, std::uint64_t st
     for (const NDArray& gradient : arrays_->pushed()) TROUPE_TRY(gradient.clear());
     return {};
   }
-  TROUPE_TRY_ASSIGN(last_trained_, bound(batch.size));
+  TROUPE_TRY_ASSIGN(last_trained_, bound(batch.size, true));
   outputs_lost_ = false;
   symbol::Executor& executor = *last_trained_->executor;
   TROUPE_TRY(load(*last_trained_, batch));
@@ -450,6 +455,7 @@ base::Result<std::vector<NDArray>> Module::predict(const NDArray& data) {
   TROUPE_TRY_ASSIGN(const Bound* taken, bound_for_prediction(rows));
   symbol::Executor& executor = *taken->executor;
   TROUPE_TRY(executor.arguments().at(inputs.data).copy_from(data));
+  TROUPE_TRY(executor.arguments().at(inputs.label).clear());  // a loss among the outputs reads it
   TROUPE_TRY(executor.forward(false));
   std::vector<NDArray> outputs;
   for (const NDArray& output : executor.outputs()) {

@@ -116,7 +116,8 @@ class Module {
                                    std::chrono::milliseconds deadline = kBatchDeadline,
                                    const std::atomic<bool>* stop = nullptr);
   /// Outputs for `data` (n, sample...), n >= 1, in the module's dtype, by the graph for prediction
-  /// (without dropout, batch_norm by its running statistics): new arrays with n rows each.
+  /// (without dropout, batch_norm by its running statistics): new arrays with n rows each. A
+  /// loss among the outputs is that of class 0.
   /// invalid_argument for another shape or dtype.
   base::Result<std::vector<ndarray::NDArray>> predict(const ndarray::NDArray& data);
 
@@ -153,13 +154,14 @@ class Module {
   base::Result<BatchMetrics> training_metrics() const;
   /// Pushes prediction, as predict() does, and the metrics of one batch.
   base::Result<BatchMetrics> score(const ModuleBatch& batch);
-  /// The executor of a batch size, made now if need be. It is the module's, which keeps those of
-  /// ModuleOptions::executors_max batch sizes, the last used.
+  /// The executor of a batch size, for training and prediction, made now if need be. It is the
+  /// module's, which keeps those of ModuleOptions::executors_max batch sizes, the last used.
   base::Result<symbol::Executor*> executor(std::int64_t batch);
 
  private:
   struct Bound {
     std::int64_t batch = 0;
+    bool trains = true;  // it has both graphs; else the one for prediction
     std::unique_ptr<symbol::Executor> executor;
     // By argument: where the next batch waits on a device with streams while this one is computed.
     std::map<std::string, ndarray::NDArray> next;
@@ -169,8 +171,8 @@ class Module {
   Module(ndarray::Runtime& runtime, const symbol::Symbol& symbol, const ModuleOptions& options);
   base::Status declare();
   base::Status write_first_scale();
-  base::Result<Bound> bind(std::int64_t batch);
-  base::Result<Bound*> bound(std::int64_t batch);
+  base::Result<Bound> bind(std::int64_t batch, bool trains);
+  base::Result<Bound*> bound(std::int64_t batch, bool trains);
   base::Result<Bound*> bound_for_prediction(std::int64_t batch);
   base::Status load(const Bound& bound, const ModuleBatch& batch);
   base::Result<base::Buffer> in_dtype(const base::Buffer& values);
@@ -191,7 +193,8 @@ class Module {
   double counted_ = 0.0;                            // samples behind the averages pushed last
   std::list<Bound> executors_;                      // most recently used first
   Bound* last_trained_ = nullptr;                   // null when the last batch had no samples
-  bool outputs_lost_ = false;                       // that batch's, to a prediction
+  bool plan_told_ = false;
+  bool outputs_lost_ = false;  // that batch's, to a prediction
   store::KVStore* store_ = nullptr;
 };
 

@@ -256,6 +256,7 @@ OpDef define_forward() {
   op.params = params();
   op.ignored = {{"lower_bound"}, {"upper_bound"}};
   op.inputs = [](const Params& p) { return with_optional({"data"}, "gamma", is_prelu(p)); };
+  op.initial = {{1, 0.25}};  // a slope of 1 would be the identity
   op.outputs = names({"output"});
   op.infer_shape = infer;
   op.gradient = gradient;

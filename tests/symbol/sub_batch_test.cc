@@ -114,6 +114,32 @@ TEST_CASE("what is reduced along the only axis has no samples") {
   check_parts(c.finish(c.call("exp", "last", {fc})).value(), {6}, {.fused = false});
 }
 
+TEST_CASE("an input without samples tells no batch, and nothing of it runs in parts") {
+  Composer c(table());
+  const auto chain = [&c](const std::string& name) {
+    Symbol net = c.variable(name);
+    for (int i = 0; i < 3; ++i) net = c.call("exp", name + std::to_string(i), {net});
+    return net;
+  };
+  const Symbol net = c.finish(Symbol::group({chain("data"), chain("x")})).value();
+  ExecutorOptions options;
+  options.train = false;
+  options.fused = false;
+  options.sub_batch = 4;
+  tests::TestRuntime test;
+  const auto executor =
+      Executor::bind(
+          test.runtime, net,
+          allocate_bindings(test.runtime, net, {{"data", {0, 64}}, {"x", {8, 64}}}).value(),
+          options)
+          .value();
+  CHECK(executor->report().nodes_in_parts <= 3);
+  REQUIRE(executor->forward(false).ok());
+  CHECK(executor->outputs()[0].shape() == Shape{0, 64});
+  CHECK(executor->outputs()[0].wait().ok());
+  CHECK(executor->outputs()[1].wait().ok());
+}
+
 TEST_CASE("parts begin where their kernels can load") {
   ops::OpDef wide;
   const Symbol net = wide_exponentials(wide);

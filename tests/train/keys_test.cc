@@ -98,6 +98,18 @@ TEST_CASE("the end of a parameter's name says how it begins", "[keys]") {
   CHECK_FALSE(keys.at("fc_weight").initializer.has_value());
 }
 
+TEST_CASE("slopes of prelu begin at a quarter, whatever their names", "[keys]") {
+  symbol::Composer c(tests::test_operators());
+  symbol::Symbol net = c.call("fully_connected", "fc", {c.variable("data")}, {{"num_hidden", "4"}});
+  net = c.call("leaky_relu", "act", {net}, {{"act_type", "prelu"}});
+  net = c.call("leaky_relu", "other", {net, c.variable("slope_bias")}, {{"act_type", "prelu"}});
+  net = c.call("softmax_output", "softmax", {net});
+  const auto keys = by_name(network_keys(c.finish(net).value(), {.sample = base::Shape{2}}));
+  CHECK(keys.at("act_gamma").initializer == constant(0.25));
+  CHECK(keys.at("slope_bias").initializer == constant(0.25));
+  CHECK(keys.at("fc_bias").initializer == constant(0.0));
+}
+
 TEST_CASE("what a variable says goes before operator and name", "[keys]") {
   CHECK(by_name(keys_of_norm("m", "v", {{"__init__", "[\"constant\", {\"value\": 0.5}]"}}))
             .at("v")

@@ -198,6 +198,45 @@ TEST_CASE("predict takes any number of rows, also when executors go out of use",
   }
 }
 
+TEST_CASE("a prediction takes no memory for training, whatever its size", "[module]") {
+  const TestFolder folder("module-budget");
+  Trainer trainer(linear_job(folder));
+  constexpr std::int64_t kRows = 20'000;
+  ModuleOptions options;
+  options.inputs = trainer.job->keys.inputs;
+  options.recompute = symbol::Recompute::budget;
+  options.budget = std::size_t{64} << 10;  // kRows of four f64 take ten times that
+  const auto module = Module::create(trainer.test.runtime, trainer.job->network, options).value();
+  REQUIRE(module->init_params(schemas::InitializerSpec{}).ok());
+  REQUIRE(module->executor(8).ok());
+  CHECK(module->executor(kRows).status().code() == base::Errc::resource_exhausted);
+  CHECK(module->predict(trainer.images(kRows, 0.5)).ok());
+  // Who trains with a batch size that was predicted with before gets both graphs.
+  REQUIRE(module->predict(trainer.images(7, 0.5)).ok());
+  REQUIRE(module->executor(7).ok());
+  CHECK(module->executor(7).value()->report().parameters > 0);
+}
+
+TEST_CASE("a loss among a prediction's outputs reads no labels that are left over", "[module]") {
+  const TestFolder folder("module-loss");
+  schemas::JobSpec spec = linear_job(folder);
+  symbol::Composer c(tests::test_operators());
+  const symbol::Symbol fc =
+      c.call("fully_connected", "fc", {c.variable("data")}, {{"num_hidden", "4"}});
+  const symbol::Symbol shown = c.call("stop_gradient", "shown", {c.call("softmax", "p", {fc}, {})});
+  const symbol::Symbol loss =
+      c.call("softmax_cross_entropy", "loss", {fc, c.variable("softmax_label")});
+  spec.model.symbol_json = c.finish(symbol::Symbol::group({shown, loss})).value().to_json();
+  Trainer trainer(spec);
+  for (const std::int64_t rows : {3, 5, 3}) {
+    const auto outputs = trainer.module->predict(trainer.images(rows, 0.25));
+    REQUIRE(outputs.ok());
+    CHECK(trainer.test.engine->wait_all().ok());
+    REQUIRE(outputs->size() == 2);
+    CHECK(outputs->at(1).status().ok());
+  }
+}
+
 TEST_CASE("the least recently used executor goes first", "[module]") {
   const TestFolder folder("module-cache");
   Trainer trainer(linear_job(folder), 2);
