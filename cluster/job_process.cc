@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <variant>
 
 #include "actors/job_actors.h"
@@ -39,6 +40,7 @@ struct Ended {
 };
 struct Failed {
   base::Status status;  // this process cannot go on
+  std::optional<ActorId> lost;
 };
 using Incident = std::variant<schemas::Envelope, Failed, Ended>;
 
@@ -124,7 +126,7 @@ class JobProcess {
   void tell(schemas::Envelope envelope);
   void tell(ActorId from, schemas::Message message);
   /// Unless it is ok.
-  void tell_failure(const base::Status& status);
+  void tell_failure(const base::Status& status, std::optional<ActorId> lost = {});
   link::LinkEnd self() const {
     return {options_.actor, options_.machine, options_.job, options_.generation};
   }
@@ -172,7 +174,7 @@ base::Status JobProcess::handle(Incident incident) {
     return base::error(Errc::unavailable, "the agent is gone: {}", ended->status.text());
   }
   if (const auto* failed = std::get_if<Failed>(&incident)) {
-    tell_failure(failed->status);
+    tell_failure(failed->status, failed->lost);
     return {};
   }
   auto& envelope = std::get<schemas::Envelope>(incident);
@@ -234,7 +236,9 @@ base::Status JobProcess::open(const schemas::LaunchProcess& launch) {
       options_.actor,
       JobSize{launch.machines, job_actors_->spec().shards(), job_actors_->first_shard()},
       job_actors_->post_office(), [this](const ActorId& peer) { job_actors_->link_resumed(peer); },
-      [this](base::Status status) { inbox_.put(Failed{std::move(status)}); });
+      [this](base::Status status, std::optional<ActorId> lost) {
+        inbox_.put(Failed{std::move(status), lost});
+      });
   job_actors_->post_office().open(
       {Role::coordinator, 0}, [this](schemas::Envelope envelope) { tell(std::move(envelope)); });
   schemas::ProcessReady ready;
@@ -325,9 +329,9 @@ void JobProcess::tell(ActorId from, schemas::Message message) {
   tell(std::move(envelope));
 }
 
-void JobProcess::tell_failure(const base::Status& status) {
+void JobProcess::tell_failure(const base::Status& status, std::optional<ActorId> lost) {
   if (status.ok()) return;
-  tell(options_.actor, schemas::ActorFailed{options_.actor, status.code(), status.text()});
+  tell(options_.actor, schemas::ActorFailed{options_.actor, status.code(), status.text(), lost});
 }
 
 }  // namespace

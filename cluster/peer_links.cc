@@ -159,7 +159,7 @@ void PeerLinks::open(const Handler& handler, const ActorId& peer,
     const base::Status status = link->send(std::move(envelope), priority);
     // No repetition makes it fit. A link that is down has told its handler.
     if (status.code() == Errc::invalid_argument) {
-      failed_(status.with_context("cannot send to " + peer.to_string()));
+      failed_(status.with_context("cannot send to " + peer.to_string()), std::nullopt);
     }
     return true;
   });
@@ -180,7 +180,7 @@ void PeerLinks::down(const Handler& handler, const ActorId& peer, const base::St
   }
   if (reason.ok()) return;  // after a Goodbye the peer had nothing more to say
   if (reason.code() == Errc::data_loss) return base::log_warn("{}", reason.text());
-  failed_(base::error(Errc::unavailable, "lost {}: {}", peer.to_string(), reason.text()));
+  failed_(base::error(Errc::unavailable, "lost {}: {}", peer.to_string(), reason.text()), peer);
 }
 
 }  // namespace troupe::cluster

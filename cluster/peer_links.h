@@ -32,8 +32,9 @@ struct JobSize {
 /// agent.
 class PeerLinks {
  public:
-  /// Hears what the process cannot go on without: a lost peer, a message that cannot be sent.
-  using Failed = std::function<void(base::Status)>;
+  /// Hears what the process cannot go on without: a message that cannot be sent, or a peer, and
+  /// which one that was.
+  using Failed = std::function<void(base::Status, std::optional<schemas::ActorId> lost)>;
 
   /// Hears of peers whose link was cut and has healed: what they have not answered may be lost.
   using Resumed = std::function<void(const schemas::ActorId& peer)>;

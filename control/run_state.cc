@@ -334,8 +334,11 @@ void RunState::on_message(const ActorId& from, Process& process,
   } else if (!suspicion_) {
     emit(Note{true, fmt::format("job {}: {}; its agents have {} ms to say why", plan_.job,
                                 status.text(), plan_.spec.limits.suspicion_ms)});
-    suspicion_ = Suspicion{status, now_ms_ + plan_.spec.limits.suspicion_ms};
+    suspicion_ = Suspicion{status, now_ms_ + plan_.spec.limits.suspicion_ms, {}};
   }
+  if (!suspicion_) return;
+  const auto machine = failed.lost ? plan_.placement.machine_of(*failed.lost) : std::nullopt;
+  if (machine) suspicion_->machines.insert(*machine);
 }
 
 /// A signal is a cause of its own, even of a process that has complained. The exit of one that has
@@ -368,11 +371,13 @@ void RunState::on(const AgentBack& back) {
   cut_.erase(back.machine);
 }
 
-/// A lost peer and a cut link to an agent are one event: the machine is gone.
+/// A lost peer and a cut link to its agent are one event: the machine is gone. Another machine
+/// whose link happens to be cut is none of it.
 void RunState::judge_suspicion() {
   if (stage_ != Stage::launching && stage_ != Stage::running) return;
-  const auto gone = std::find_if(cut_.begin(), cut_.end(),
-                                 [this](const auto& entry) { return !lost_[entry.first]; });
+  const auto gone = std::find_if(cut_.begin(), cut_.end(), [this](const auto& entry) {
+    return !lost_[entry.first] && suspicion_->machines.contains(entry.first);
+  });
   if (gone == cut_.end() || !outcome_.ok()) return fail(suspicion_->status);
   emit(GiveUpAgent{plan_.peers[gone->first], gone->second});
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +115,7 @@ class RunState {
   struct Suspicion {
     base::Status status;
     std::uint64_t until_ms = 0;
+    std::set<std::uint32_t> machines;  // of the peers that were lost
   };
 
   void on(const Begin& begin);

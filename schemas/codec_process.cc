@@ -129,16 +129,18 @@ void get(wire::ServerReport::Reader in, ServerReport& out, Intake&) {
 }
 
 void put(wire::ActorFailed::Builder out, const ActorFailed& m) {
-  const auto& [actor, code, text] = m;
+  const auto& [actor, code, text, lost] = m;
   put(out.initActor(), actor);
   out.setCode(code_of(code));
   out.setText(text_of(sentence(text)));
+  if (lost) put(out.initLost(), *lost);
 }
 
 void get(wire::ActorFailed::Reader in, ActorFailed& out, Intake& intake) {
   get(in.getActor(), out.actor, intake);
   intake.code(in.getCode(), out.code);
   intake.text(in.getText(), kTextBytesMax, "text", out.text);
+  if (in.hasLost()) get(in.getLost(), out.lost.emplace(), intake);
 }
 
 void put(wire::JobEnd::Builder out, const JobEnd& m) {

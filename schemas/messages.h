@@ -306,6 +306,7 @@ struct ActorFailed {
   ActorId actor;
   base::Errc code = base::Errc::internal;
   std::string text;
+  std::optional<ActorId> lost = {};  ///< the peer without which it cannot
 };
 
 /// The coordinator ends a job's processes: all is done, or `code` says why not.

@@ -247,6 +247,7 @@ struct ActorFailed {
   actor @0 :Common.ActorId;
   code @1 :Common.Errc;
   text @2 :Text;
+  lost @3 :Common.ActorId;  # absent: it has lost no peer
 }
 
 struct JobEnd {

@@ -45,12 +45,15 @@ struct Shard {
   }
   actors::PostOffice post_office;
   std::vector<std::string> failures;
-  std::vector<ActorId> resumed;
+  std::vector<ActorId> resumed, lost;
   PeerLinks peers{kSelf,
                   {2, 3, 1},
                   post_office,
                   [this](const ActorId& peer) { resumed.push_back(peer); },
-                  [this](const Status& status) { failures.push_back(status.text()); }};
+                  [this](const Status& status, const std::optional<ActorId>& peer) {
+                    failures.push_back(status.text());
+                    if (peer) lost.push_back(*peer);
+                  }};
 };
 
 TEST_CASE("a parameter server takes those of its job who dial it, and nobody else", "[peer]") {
@@ -169,6 +172,7 @@ TEST_CASE("a lost peer fails the process, one that breaks the protocol does not"
   down(base::error(Errc::permission_denied, "refused"));
   CHECK(shard.failures ==
         std::vector<std::string>{"lost device server 0: cut", "lost device server 0: refused"});
+  CHECK(shard.lost.size() == 1);
 }
 
 TEST_CASE("a peer speaks in its own name, and of what processes of a job say to each other",

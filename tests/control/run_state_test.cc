@@ -246,7 +246,8 @@ TEST_CASE("training begins when all processes are up, and only their own agent s
 TEST_CASE("a lost peer is a suspicion, until its agent says what happened") {
   Run run(false);
   run.train();
-  run.says(1, kHostB, schemas::ActorFailed{kHostB, Errc::unavailable, "lost parameter server 0"});
+  run.says(1, kHostB,
+           schemas::ActorFailed{kHostB, Errc::unavailable, "lost parameter server 0", kServer});
   CHECK(run.info().phase == JobPhase::running);
   SECTION("the agent knows better") {
     run.exits(0, kServer, "signal 9");
@@ -274,6 +275,13 @@ TEST_CASE("a lost peer is a suspicion, until its agent says what happened") {
     run.state->handle(AgentLost{0, lost->reason});
     run.exits(1, kHostB, "exit 1");
     CHECK(run.info().text.find("agent of machine 'a' is lost (closed)") == 0);
+  }
+  SECTION("another link that happens to be cut is none of it") {
+    run.state->handle(AgentCut{1, "closed"});
+    for (const auto& effect : run.state->handle(Tick{1'000 + run.limits.suspicion_ms})) {
+      CHECK_FALSE(std::holds_alternative<GiveUpAgent>(effect));
+    }
+    CHECK(run.info().phase == JobPhase::stopping);
   }
   SECTION("who complained leaves") {
     run.exits(1, kHostB, "exit 1");

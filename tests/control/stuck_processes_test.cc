@@ -207,8 +207,8 @@ TEST_CASE("a run gives up a process by the same look at the clock by which its a
   state.handle(PeerSaid{9, schemas::JobStop{"x"}});
   state.handle(Tick{1'100});
   const ActorId host{Role::device_server, 0};
-  const auto failed = schemas::encode_message(
-      schemas::ActorFailed{host, base::Errc::unavailable, "a peer is gone"});
+  const auto failed = schemas::encode_message(schemas::ActorFailed{
+      host, base::Errc::unavailable, "a peer is gone", ActorId{Role::parameter_server, 0}});
   state.handle(PeerSaid{1, schemas::ProcessMessage{"y", 1, host, failed.value()}});
   state.handle(PeerCut{1, "closed"});
   state.handle(Tick{1'499});

@@ -211,6 +211,9 @@ TEST_CASE("a sentence that is too long is shortened: its reader takes the messag
   CHECK(std::get<JobSubmitted>(text_of(JobSubmitted{"a", Errc::internal, longer})).text ==
         list.text);
   CHECK(std::get<ActorFailed>(text_of(ActorFailed{{}, Errc::internal, longer})).text == list.text);
+  const ActorId server{Role::parameter_server, 3};
+  CHECK(std::get<ActorFailed>(text_of(ActorFailed{{}, Errc::internal, "", server})).lost == server);
+  CHECK_FALSE(std::get<ActorFailed>(text_of(ActorFailed{})).lost.has_value());
   // A link's own words have 4 KiB with all else.
   CHECK(std::get<Goodbye>(text_of(Goodbye{longer})).text.size() == 2'048);
   HelloReply refusal;
