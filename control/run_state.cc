@@ -336,9 +336,8 @@ void RunState::on_message(const ActorId& from, Process& process,
                                 status.text(), plan_.spec.limits.suspicion_ms)});
     suspicion_ = Suspicion{status, now_ms_ + plan_.spec.limits.suspicion_ms, {}};
   }
-  if (!suspicion_) return;
-  const auto machine = failed.lost ? plan_.placement.machine_of(*failed.lost) : std::nullopt;
-  if (machine) suspicion_->machines.insert(*machine);
+  if (!suspicion_ || !failed.lost) return;
+  if (const auto of = plan_.placement.machine_of(*failed.lost)) suspicion_->machines.insert(*of);
 }
 
 /// A signal is a cause of its own, even of a process that has complained. The exit of one that has
@@ -371,8 +370,7 @@ void RunState::on(const AgentBack& back) {
   cut_.erase(back.machine);
 }
 
-/// A lost peer and a cut link to its agent are one event: the machine is gone. Another machine
-/// whose link happens to be cut is none of it.
+/// A lost peer and a cut link to its agent are one event: the machine is gone.
 void RunState::judge_suspicion() {
   if (stage_ != Stage::launching && stage_ != Stage::running) return;
   const auto gone = std::find_if(cut_.begin(), cut_.end(), [this](const auto& entry) {

@@ -172,7 +172,7 @@ TEST_CASE("a lost peer fails the process, one that breaks the protocol does not"
   down(base::error(Errc::permission_denied, "refused"));
   CHECK(shard.failures ==
         std::vector<std::string>{"lost device server 0: cut", "lost device server 0: refused"});
-  CHECK(shard.lost.size() == 1);
+  CHECK(shard.lost == std::vector<ActorId>{kPeer, kPeer});
 }
 
 TEST_CASE("a peer speaks in its own name, and of what processes of a job say to each other",
