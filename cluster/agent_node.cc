@@ -132,7 +132,8 @@ class AgentNode final : public actors::AgentPorts {
   storage::Storage storage_;
   ProcessSupervisor supervisor_{clock_};
   Children children_;
-  std::shared_ptr<actors::Outflow> to_coordinator_;  // the actor's alone
+  std::shared_ptr<link::Link> coordinator_;          // the actor's alone
+  std::shared_ptr<actors::Outflow> to_coordinator_;  // over that link
   actors::ActorSystem actors_{1};
   actors::Agent agent_;
   std::uint64_t join_ = 0;  // of that link; the actor's alone
@@ -265,8 +266,9 @@ void AgentNode::join_coordinator(const control::JoinCoordinator& join) {
   const auto handler = std::make_shared<CoordinatorHandler>(agent_, desk_, join.join);
   auto link = links_.dial(dial_options(join.wait_ms), handler);
   if (link.ok()) {
+    coordinator_ = std::move(link).value();
     to_coordinator_ = handler->outflow();
-    to_coordinator_->begin(give_to(std::move(link).value(), "the coordinator"));
+    to_coordinator_->begin(give_to(coordinator_, "the coordinator"));
     join_ = join.join;
   } else {
     agent_.post(control::CoordinatorLost{join.join, link.status().text()});

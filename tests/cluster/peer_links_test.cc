@@ -74,14 +74,14 @@ TEST_CASE("a parameter server takes those of its job who dial it, and nobody els
   }
   PeerLinks other(
       {Role::parameter_server, 2}, {2, 3, 1}, shard.post_office, [](const ActorId&) {},
-      [](const Status&) {});
+      [](const Status&, auto) {});
   for (const std::uint32_t server : {0, 1}) {
     CHECK(other.accept({Role::parameter_server, server}, shard.link()).status().code() ==
           Errc::permission_denied);
   }
   PeerLinks host(
       {Role::device_server, 0}, {2, 3, 1}, shard.post_office, [](const ActorId&) {},
-      [](const Status&) {});
+      [](const Status&, auto) {});
   CHECK(host.accept({Role::device_server, 1}, shard.link()).status().code() ==
         Errc::permission_denied);
   CHECK(shard.failures.empty());
@@ -246,7 +246,7 @@ TEST_CASE("a forged envelope is not delivered and ends its link alone", "[peer]"
   post_office.open(server_end().actor, [&](const Envelope&) { ++delivered; });
   PeerLinks peers(
       server_end().actor, {3, 2}, post_office, [](const auto&) {},
-      [&](const Status&) { ++failures; });
+      [&](const Status&, auto) { ++failures; });
   LinkSet links(quick_limits(), pool);
   const auto address =
       links.listen("127.0.0.1:0", server_end(), [&](const schemas::Hello& hello, const auto& link) {

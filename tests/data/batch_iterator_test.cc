@@ -234,7 +234,8 @@ TEST_CASE("a label between two classes is none, and any number where there are n
   const std::vector<std::uint8_t> pixels(kShape.bytes());
   test::Bytes record;
   encode_raw_record({&label, 1}, 0, kShape, pixels, record);
-  test::write_records(world.path, {record, record});
+  world.path = world.folder / "y.rec";
+  test::write_records(world.path, std::vector<test::Bytes>(43, record));
   world.options.classes = 10;
   const auto item = world.iterator(0, {1, 1})->next(kPatience);
   CHECK(item.status().code() == Errc::invalid_argument);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/hash.h"
+#include "data/bytes.h"
 #include "tests/data/data_fixtures.h"
 #include "tests/support/catch.h"
 

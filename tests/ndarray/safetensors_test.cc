@@ -190,7 +190,8 @@ TEST_CASE("truncated and garbled files never crash") {
     Bytes garbled = good;
     for (int k = 0; k < 3; ++k) garbled[random() % garbled.size()] = std::byte(random() & 0xff);
     const auto parsed = parse_safetensors(garbled);
-    if (!parsed.ok()) CHECK(parsed.status().code() == Errc::data_loss);
+    if (parsed.ok() || parsed.status().code() == Errc::unimplemented) continue;  // a foreign dtype
+    CHECK(parsed.status().code() == Errc::data_loss);
   }
 }
 

@@ -102,28 +102,25 @@ TEST_CASE("what Gluon exports is read: dtypes as numbers, extents of 0 that are 
   CHECK(net.to_json().find(R"x("__shape__":"(64, 0, 7, 7)")x") != std::string::npos);
 }
 
-TEST_CASE("the batch of an unrolled network's first state is taken from its readers"){
-    const std::string file = R"({"nodes": [
+TEST_CASE("the batch of an unrolled network's first state is taken from its readers") {
+  const std::string file = R"x({"nodes": [
       {"op": "null", "name": "data", "inputs": []},
       {"op": "null", "name": "w", "inputs": []},
-      {"op": "_zeros", "name": "begin", "attrs": {"shape": "(0, 4)"},
-    "inputs" : []
-},
+      {"op": "_zeros", "name": "begin", "attrs": {"shape": "(0, 4)"}, "inputs": []},
       {"op": "null", "name": "u", "inputs": []},
       {"op": "FullyConnected", "name": "i2h", "attrs": {"num_hidden": "4", "no_bias": "True"},
        "inputs": [[0, 0, 0], [1, 0, 0]]},
       {"op": "FullyConnected", "name": "h2h", "attrs": {"num_hidden": "4", "no_bias": "True"},
        "inputs": [[2, 0, 0], [3, 0, 0]]},
       {"op": "elemwise_add", "name": "sum", "inputs": [[4, 0, 0], [5, 0, 0]]}],
-      "arg_nodes": [0, 1, 3], "heads": [[6, 0, 0]]
-})";
+      "arg_nodes": [0, 1, 3], "heads": [[6, 0, 0]]})x";
   const Symbol net = Symbol::from_json(table(), file).value();
-const InferredShapes shapes = net.infer_shapes({{"data", {3, 5}}}).value();
-CHECK(shapes.complete);
-CHECK(shapes.outputs[0] == Shape{3, 4});
-CHECK(shapes.arguments[2] == Shape{4, 4});
-CHECK(net.to_json().find(R"x("shape":"(0, 4)")x") != std::string::npos);
-CHECK_FALSE(net.infer_shapes({{"w", {4, 5}}}).value().complete);
+  const InferredShapes shapes = net.infer_shapes({{"data", {3, 5}}}).value();
+  CHECK(shapes.complete);
+  CHECK(shapes.outputs[0] == Shape{3, 4});
+  CHECK(shapes.arguments[2] == Shape{4, 4});
+  CHECK(net.to_json().find(R"x("shape":"(0, 4)")x") != std::string::npos);
+  CHECK_FALSE(net.infer_shapes({{"w", {4, 5}}}).value().complete);
 }
 
 TEST_CASE("an operator that is called like a variable gets another name") {

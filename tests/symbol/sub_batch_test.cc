@@ -121,7 +121,8 @@ TEST_CASE("an input without samples tells no batch, and nothing of it runs in pa
     for (int i = 0; i < 3; ++i) net = c.call("exp", name + std::to_string(i), {net});
     return net;
   };
-  const Symbol net = c.finish(Symbol::group({chain("data"), chain("x")})).value();
+  const Symbol chains[] = {chain("data"), chain("x")};
+  const Symbol net = c.finish(Symbol::group(chains)).value();
   ExecutorOptions options;
   options.train = false;
   options.fused = false;

@@ -226,14 +226,15 @@ TEST_CASE("a loss among a prediction's outputs reads no labels that are left ove
   const symbol::Symbol shown = c.call("stop_gradient", "shown", {c.call("softmax", "p", {fc}, {})});
   const symbol::Symbol loss =
       c.call("softmax_cross_entropy", "loss", {fc, c.variable("softmax_label")});
-  spec.model.symbol_json = c.finish(symbol::Symbol::group({shown, loss})).value().to_json();
+  const symbol::Symbol outputs[] = {shown, loss};
+  spec.model.symbol_json = c.finish(symbol::Symbol::group(outputs)).value().to_json();
   Trainer trainer(spec);
   for (const std::int64_t rows : {3, 5, 3}) {
-    const auto outputs = trainer.module->predict(trainer.images(rows, 0.25));
-    REQUIRE(outputs.ok());
+    const auto predicted = trainer.module->predict(trainer.images(rows, 0.25));
+    REQUIRE(predicted.ok());
     CHECK(trainer.test.engine->wait_all().ok());
-    REQUIRE(outputs->size() == 2);
-    CHECK(outputs->at(1).status().ok());
+    REQUIRE(predicted->size() == 2);
+    CHECK(predicted->at(1).status().ok());
   }
 }
 
