@@ -319,10 +319,14 @@ void ParameterServerState::watch_progress() {
     const Owned* last = furthest_behind();
     waits_for_copy = last != nullptr && last->owner.cut_due().has_value();
   }
-  if (std::exchange(moved_, false) || done_ || waits_for_copy) silence_.heard(mail_.now_ms());
+  const bool owed_nothing = done_ || (waits_for_copy && ranks_done);
+  if (std::exchange(moved_, false) || owed_nothing) silence_.heard(mail_.now_ms());
   const control::SilenceFinding found = silence_.check(mail_.now_ms());
   if (!silence_.warned()) note_missing({});
   if (found.verdict == control::SilenceFinding::Verdict::quiet) return;
+  if (waits_for_copy && found.verdict == control::SilenceFinding::Verdict::fail) {
+    return silence_.heard(mail_.now_ms());
+  }
   const std::string text =
       fmt::format("nothing has come for {} ms: {}", found.silent_ms, waits_for());
   if (found.verdict == control::SilenceFinding::Verdict::fail) {

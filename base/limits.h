@@ -100,7 +100,8 @@ struct LimitOrder {
 std::span<const LimitOrder> limit_orders();
 /// "NAME=VALUE" of each limit that is not the default.
 std::vector<std::string> changed_limits(const Limits& limits);
-/// Sets what changed_limits() has given. invalid_argument: no limit, or no value of it.
+/// Sets what changed_limits() has given, whatever the value. invalid_argument: no limit, or no
+/// number.
 Status set_limit(Limits& limits, std::string_view text);
 /// The value of the limit called `name`, which is one of limit_table().
 std::uint64_t limit_value(const Limits& limits, std::string_view name);

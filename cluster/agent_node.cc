@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "actors/agent.h"
-#include "actors/outflow.h"
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,7 +20,6 @@
 #include "cluster/certificate_age.h"
 #include "cluster/certificate_trial.h"
 #include "cluster/child_devices.h"
-#include "cluster/control_outflow.h"
 #include "cluster/piece_desk.h"
 #include "cluster/process.h"
 #include "link/link_set.h"
@@ -132,8 +130,7 @@ class AgentNode final : public actors::AgentPorts {
   storage::Storage storage_;
   ProcessSupervisor supervisor_{clock_};
   Children children_;
-  std::shared_ptr<link::Link> coordinator_;          // the actor's alone
-  std::shared_ptr<actors::Outflow> to_coordinator_;  // over that link
+  std::shared_ptr<link::Link> coordinator_;  // the actor's alone
   actors::ActorSystem actors_{1};
   actors::Agent agent_;
   std::uint64_t join_ = 0;  // of that link; the actor's alone
@@ -150,7 +147,6 @@ class AgentNode::CoordinatorHandler final : public link::ControlHandler {
  public:
   CoordinatorHandler(actors::Agent& agent, std::shared_ptr<PieceDesk> desk, std::uint64_t join)
       : agent_(agent), desk_(std::move(desk)), join_(join) {}
-  const std::shared_ptr<actors::Outflow>& outflow() const { return outflow_; }
   void on_up() override { agent_.post(control::CoordinatorUp{join_}); }
   void on_envelope(schemas::Envelope envelope) override {
     if (auto* piece = std::get_if<schemas::FilePiece>(&envelope.message)) {
@@ -163,7 +159,6 @@ class AgentNode::CoordinatorHandler final : public link::ControlHandler {
     base::log_warn("{}; it is dialed again", reason.text());
   }
   void on_resumed() override { base::log_info("the link to the coordinator is whole again"); }
-  void on_drained() override { outflow_->drained(); }
   void on_down(const base::Status& reason) override {
     desk_->lost(join_, reason);
     agent_.post(control::CoordinatorLost{join_, reason.ok() ? "it said goodbye" : reason.text()});
@@ -173,7 +168,6 @@ class AgentNode::CoordinatorHandler final : public link::ControlHandler {
   actors::Agent& agent_;
   const std::shared_ptr<PieceDesk> desk_;
   const std::uint64_t join_;
-  const std::shared_ptr<actors::Outflow> outflow_ = std::make_shared<actors::Outflow>();
 };
 
 class AgentNode::ChildHandler final : public link::ControlHandler {
@@ -263,12 +257,10 @@ void AgentNode::exited(const ProcessKey& key, const ProcessExit& exit) {
 // ---- on the agent's actor ----
 
 void AgentNode::join_coordinator(const control::JoinCoordinator& join) {
-  const auto handler = std::make_shared<CoordinatorHandler>(agent_, desk_, join.join);
-  auto link = links_.dial(dial_options(join.wait_ms), handler);
+  auto link = links_.dial(dial_options(join.wait_ms),
+                          std::make_shared<CoordinatorHandler>(agent_, desk_, join.join));
   if (link.ok()) {
     coordinator_ = std::move(link).value();
-    to_coordinator_ = handler->outflow();
-    to_coordinator_->begin(give_to(coordinator_, "the coordinator"));
     join_ = join.join;
   } else {
     agent_.post(control::CoordinatorLost{join.join, link.status().text()});
@@ -283,7 +275,11 @@ void AgentNode::tell_coordinator(schemas::Message message) {
   schemas::Envelope envelope;
   envelope.to = {Role::coordinator, 0};
   envelope.message = std::move(message);
-  post_control(*to_coordinator_, std::move(envelope));
+  const base::Status status = coordinator_->send(std::move(envelope));
+  if (status.ok()) return;
+  base::log_warn("to the coordinator: {}", status.text());
+  // What is sent once must not be lost: an agent whose link can take no more joins anew.
+  if (status.code() == base::Errc::resource_exhausted) coordinator_->abort(status);
 }
 
 std::vector<std::string> AgentNode::command_of(const ProcessKey& process) const {

@@ -17,7 +17,6 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "cluster/control_outflow.h"
 #include "cluster/page_address.h"
 #include "cluster/peer_links.h"
 #include "cluster/process.h"
@@ -87,14 +86,12 @@ base::Limits link_limits(const schemas::JobSpec& spec) {
 /// The coordinator, through the agent.
 class AgentHandler final : public link::ControlHandler {
  public:
-  AgentHandler(Inbox& inbox, actors::Outflow& outflow) : inbox_(inbox), outflow_(outflow) {}
+  explicit AgentHandler(Inbox& inbox) : inbox_(inbox) {}
   void on_envelope(schemas::Envelope envelope) override { inbox_.put(std::move(envelope)); }
-  void on_drained() override { outflow_.drained(); }
   void on_down(const base::Status& reason) override { inbox_.put(Ended{reason}); }
 
  private:
   Inbox& inbox_;
-  actors::Outflow& outflow_;
 };
 
 /// See run_job_process.
@@ -146,7 +143,6 @@ class JobProcess {
   bool connected_ = false;
   bool done_ = false;
   std::shared_ptr<link::Link> agent_;
-  actors::Outflow to_agent_;
   std::unique_ptr<PeerLinks> peers_;  // outlives the links
   std::unique_ptr<link::LinkSet> links_;
   monitoring::Collection traffic_;  // of the links
@@ -155,8 +151,7 @@ class JobProcess {
 
 base::Status JobProcess::run() {
   TROUPE_TRY_ASSIGN(agent_, agent_links_.adopt(kAgentSocket, link::LinkSet::Greeting::speak, self(),
-                                               std::make_shared<AgentHandler>(inbox_, to_agent_)));
-  to_agent_.begin(give_to(agent_, "the agent"));
+                                               std::make_shared<AgentHandler>(inbox_)));
   while (!done_) TROUPE_TRY(handle(inbox_.take()));
   if (job_actors_->spec().train.hold == schemas::Hold::until_scraped && http_) {
     job_actors_->rest();
@@ -316,7 +311,8 @@ base::Status JobProcess::dial(std::uint32_t shard, const schemas::Placement& pla
 }
 
 void JobProcess::tell(schemas::Envelope envelope) {
-  post_control(to_agent_, std::move(envelope));
+  const base::Status status = agent_->send(std::move(envelope));
+  if (!status.ok()) base::log_warn("to the agent: {}", status.text());
 }
 
 void JobProcess::tell(ActorId from, schemas::Message message) {

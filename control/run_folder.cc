@@ -103,14 +103,18 @@ void RunState::on(const CheckpointCollected& collected) {
 }
 
 /// The copy of a large checkpoint takes its time, in which nobody else need say anything. When
-/// nothing comes of it for too long, what follows is a job without progress.
+/// nothing comes of it for too long, the job ends.
 void RunState::watch_copies() {
   if (!folder_ || !folder_->collecting()) {
     copying_ms_.reset();
     return;
   }
   if (!copying_ms_) copying_ms_ = now_ms_;
-  if (now_ms_ - *copying_ms_ < plan_.spec.limits.stall_ms) hand_to_job(CopyUnderWay{});
+  const std::uint64_t still_ms = now_ms_ - *copying_ms_;
+  if (still_ms < plan_.spec.limits.stall_ms) return hand_to_job(CopyUnderWay{});
+  // Servers whose slices it holds up wait for it as long as it takes.
+  fail(base::error(Errc::deadline_exceeded, "nothing has come of a checkpoint's copy for {} ms",
+                   still_ms));
 }
 
 }  // namespace troupe::control

@@ -487,10 +487,8 @@ void RunState::on(const Tick& tick) {
   TROUPE_CHECK(tick.now_ms >= now_ms_, "a monotonic clock does not go back");
   now_ms_ = tick.now_ms;
   if (suspicion_ && now_ms_ >= suspicion_->until_ms) judge_suspicion();
-  if (stage_ == Stage::running) {
-    watch_copies();
-    return hand_to_job(tick);
-  }
+  if (stage_ == Stage::running) watch_copies();  // which may end it
+  if (stage_ == Stage::running) return hand_to_job(tick);
   if (over() || now_ms_ < deadline_ms_) return;
   if (stage_ == Stage::ending) return watch_ending();
   fail(base::error(Errc::deadline_exceeded, "the job could not start: no answer of {}",

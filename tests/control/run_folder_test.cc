@@ -187,9 +187,14 @@ TEST_CASE("while a copy comes, nobody is taken for silent, and each copy has its
       CHECK(run.runs_at(now += patience_ms / 2));
       run.state->handle(WorkGoesOn{"x", kGeneration});
     }
-    // Then nothing comes any more: what follows is the silence of all others.
+    // Then nothing comes any more, for which servers that it holds up would wait for ever.
     CHECK(run.runs_at(now += patience_ms - 1));
     CHECK_FALSE(run.runs_at(now += patience_ms));
+    for (const schemas::ActorId process : {kHost, kServer}) {
+      run.state->handle(
+          AgentSaid{0, schemas::ProcessExited{"x", kGeneration, process, "exit 1", false}});
+    }
+    CHECK_THAT(run.state->info().text, Catch::Contains("nothing has come of a checkpoint's copy"));
   }
   SECTION("one copy follows the other") {
     run.write(2);

@@ -287,7 +287,7 @@ class BadInputTest(RefusalCase):
         self.run_job(RESOURCES, "600 workers", "workers.machines=300")
         self.run_job(RESOURCES, "servers.shards 5000", "servers.shards=5000")
         self.expect(USAGE, ["--set", "section.key=value"], "run", self.job, "--set", "=")
-        self.expect(INPUT, "'10.1:0': '10.1' is neither", "run", self.job, "--metrics", "10.1:0")
+        self.expect(USAGE, "'10.1:0': '10.1' is neither", "run", self.job, "--metrics", "10.1:0")
         self.expect(MISSING, ["--trace", "/none/x"], "run", self.job, "--trace", "/none/x")
         self.expect(USAGE, ["TROUPE_COORDINATOR", "'here'"], "job", "list",
                     env={**os.environ, "TROUPE_COORDINATOR": "here"})
