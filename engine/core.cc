@@ -145,7 +145,7 @@ std::uint64_t Core::pending() const {
 
 void Core::advance(OperationList& unblocked) {
   while (OperationState* operation = unblocked.take()) {
-    if (!operation->on_stream) {
+    if (!operation->on_stream && graph_.carries()) {
       const bool waits = graph_.host_event(operation);
       remember_stream_failures();
       if (waits) {
@@ -174,13 +174,14 @@ void Core::resume(OperationState* operation) {
   advance(unblocked);
 }
 
-void Core::begin(OperationState* operation) {
-  operation->phase = OperationPhase::running;
-  DependencyGraph::ask_for_successors(operation);
-  const std::shared_ptr<Failure>* inherited =
-      cancelled_ ? &cancelled_ : graph_.inherited(operation);
+void Core::begin_specially(OperationState* operation) {
+  const std::shared_ptr<Failure>* inherited = nullptr;
+  if (cancelled_) {
+    inherited = &cancelled_;
+  } else if (graph_.carries()) {
+    inherited = graph_.inherited(operation);
+  }
   operation->skipped = inherited != nullptr;
-  operation->failed = false;
   if (operation->skipped) {
     operation->inherited = *inherited;
   } else if (operation->kind == OperationKind::async) {
@@ -229,19 +230,28 @@ void Core::fail(OperationState* operation, base::Status status) {
   }
 }
 
+void Core::call_traced(OperationState* operation, RunContext& context, int row,
+                       StreamTimes* times) {
+  const std::string_view name = operation->name;
+  std::string_view detail;
+  if (operation->kind != OperationKind::async) context.detail = &detail;
+  operation->begin_ns = clock_.now_ns();
+  if (times != nullptr) times->begin();
+  call(operation, context);
+  context.detail = nullptr;
+  if (times != nullptr) times->end({name, detail});
+  const TracedRun traced = times != nullptr ? kIssue : TracedRun{name, detail};
+  trace_->add_run(traced, row, operation->begin_ns, clock_.now_ns());
+}
+
 bool Core::run(OperationState* operation, RunContext& context, int row, StreamTimes* times) {
   if (!operation->skipped) {
+    if (trace_) {
+      call_traced(operation, context, row, times);
+    } else {
+      call(operation, context);
+    }
     const bool asynchronous = operation->kind == OperationKind::async;
-    const std::string_view name = operation->name;
-    std::string_view detail;
-    if (trace_ && !asynchronous) context.detail = &detail;
-    if (trace_) operation->begin_ns = clock_.now_ns();
-    if (times != nullptr) times->begin();
-    call(operation, context);
-    context.detail = nullptr;
-    if (times != nullptr) times->end({name, detail});
-    const TracedRun traced = times != nullptr ? kIssue : TracedRun{name, detail};
-    if (trace_) trace_->add_run(traced, row, operation->begin_ns, clock_.now_ns());
     if (asynchronous && operation->parties.fetch_sub(1, std::memory_order_acq_rel) == 2) {
       return false;
     }
@@ -262,30 +272,40 @@ void Core::complete(OperationState* operation, base::Status status) {
   leave();
 }
 
-void Core::finish(OperationState* operation) {
+LaneCounters& Core::counters_of(const OperationState* operation) {
   const LaneInfo& lane = lanes_[static_cast<std::size_t>(operation->lane)];
-  LaneCounters& of_kind = counters_.lanes[static_cast<std::size_t>(lane.lane.kind)];
-  std::shared_ptr<Failure> failure;
+  return counters_.lanes[static_cast<std::size_t>(lane.lane.kind)];
+}
+
+std::shared_ptr<Failure> Core::count_end(OperationState* operation) {
+  LaneCounters& of_kind = counters_of(operation);
   if (operation->skipped) {
-    failure = operation->inherited;
     ++counters_.skipped;
     ++of_kind.skipped;
-  } else {
-    if (operation->kind == OperationKind::async) {
-      --counters_.asynchronous_in_flight;
-      if (trace_) {
-        trace_->add_flight(operation->name, operation->serial, operation->begin_ns,
-                           clock_.now_ns());
-      }
-    }
-    if (operation->failed) {
-      ++counters_.failed;
-      ++of_kind.failed;
-      failure = std::make_shared<Failure>(Failure{operation->outcome});
-      remember(failure);
+    return operation->inherited;
+  }
+  if (operation->kind == OperationKind::async) {
+    --counters_.asynchronous_in_flight;
+    if (trace_) {
+      trace_->add_flight(operation->name, operation->serial, operation->begin_ns, clock_.now_ns());
     }
   }
-  graph_.settle_errors(operation, failure);
+  if (!operation->failed) return nullptr;
+  ++counters_.failed;
+  ++of_kind.failed;
+  auto failure = std::make_shared<Failure>(Failure{operation->outcome});
+  remember(failure);
+  return failure;
+}
+
+void Core::finish(OperationState* operation) {
+  const bool plain =
+      !operation->skipped && !operation->failed && operation->kind != OperationKind::async;
+  if (!plain) {
+    graph_.settle_errors(operation, count_end(operation));
+  } else if (graph_.carries()) {
+    graph_.settle_errors(operation, nullptr);
+  }
   if (operation->on_stream && operation->event.event) {
     graph_.record_event(operation);
     lane_events_[static_cast<std::size_t>(operation->lane)] = operation->event.event;
@@ -293,7 +313,7 @@ void Core::finish(OperationState* operation) {
   OperationList unblocked;
   graph_.release(operation, unblocked);
   ++counters_.completed;
-  ++of_kind.completed;
+  ++counters_of(operation).completed;
   completed_.store(counters_.completed, std::memory_order_relaxed);
   const std::uint64_t finished = finished_.load(std::memory_order_relaxed) + 1;
   finished_.store(finished, std::memory_order_relaxed);
@@ -302,7 +322,8 @@ void Core::finish(OperationState* operation) {
     caught_up_.notify_all();
   }
   if (operation->has_bytes) {
-    pending_bytes_[lane.device].fetch_sub(operation->bytes, std::memory_order_relaxed);
+    const std::size_t device = lanes_[static_cast<std::size_t>(operation->lane)].device;
+    pending_bytes_[device].fetch_sub(operation->bytes, std::memory_order_relaxed);
   }
   unlink_pending(operation);
   recycle(operation);
@@ -311,7 +332,9 @@ void Core::finish(OperationState* operation) {
 
 void Core::answer(OperationState* operation, OperationList& unblocked) {
   WaitNode& waiter = *operation->waiter;
-  if (const std::shared_ptr<Failure>* inherited = graph_.inherited(operation)) {
+  const std::shared_ptr<Failure>* const inherited =
+      graph_.carries() ? graph_.inherited(operation) : nullptr;
+  if (inherited != nullptr) {
     waiter.status = (*inherited)->status;
     (*inherited)->reported = true;
   }
@@ -332,17 +355,7 @@ void Core::recycle(OperationState* operation) {
   pool_.give(operation);
 }
 
-void Core::link_pending(OperationState* operation) {
-  operation->next = nullptr;
-  operation->previous = last_;
-  (last_ == nullptr ? first_ : last_->next) = operation;
-  last_ = operation;
-}
-
-void Core::unlink_pending(OperationState* operation) {
-  (operation->previous == nullptr ? first_ : operation->previous->next) = operation->next;
-  (operation->next == nullptr ? last_ : operation->next->previous) = operation->previous;
-  tell_pushers(operation->has_bytes);
+void Core::answer_all_waits() {
   for (AllWait* wait = all_waits_; wait != nullptr; wait = wait->next) {
     if (wait->done || (first_ != nullptr && first_->serial <= wait->target)) continue;
     wait->done = true;
@@ -351,7 +364,6 @@ void Core::unlink_pending(OperationState* operation) {
 }
 
 void Core::tell_pushers(bool bytes_freed) {
-  if (pushers_waiting_ == 0) return;  // pending() reads a line that pushers write all the time
   const std::uint64_t limit = options_.engine_pending_operations_max;
   if (bytes_freed || pending() < limit - limit / 8) changed_.notify_all();
 }

@@ -74,8 +74,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
   Variable new_variable(std::string_view label);
   bool owns(const Variable& variable) const;
-  void push(const Operation& request, OperationKind kind, SyncFunction function);
-  void push_async(const Operation& request, AsyncFunction function);
+  void push(const Operation& request, OperationKind kind, SyncFunction&& function);
+  void push_async(const Operation& request, AsyncFunction&& function);
   Program compile(Recording recording);
   base::Status wait(const Variable& variable);
   base::Status wait_all();
@@ -111,14 +111,24 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Says that a lane has one thread, which runs something now or has been woken, and looks into
   /// the inbox before it chooses what to run next; or, no longer. Then inbox_empty() has to be
   /// asked once more.
-  void set_attended(int lane, bool attended) TROUPE_REQUIRES(mutex_);
+  void set_attended(int lane, bool attended) TROUPE_REQUIRES(mutex_) {
+    const std::uint64_t bit = std::uint64_t{1} << lane;
+    const std::uint64_t before = attended_.load(std::memory_order_relaxed);
+    if (((before & bit) != 0) == attended) return;
+    attended_.store(before ^ bit, std::memory_order_seq_cst);
+  }
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;
   /// Adds what is known of threads and queues: threads, queued, busy_ns of each kind.
   virtual void count_lanes(EngineCounters&) const TROUPE_REQUIRES(mutex_) {}
 
   /// Decides whether the function runs or is skipped; before run().
-  void begin(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  void begin(OperationState* operation) TROUPE_REQUIRES(mutex_) {
+    operation->phase = OperationPhase::running;
+    DependencyGraph::ask_for_successors(operation);
+    const bool plain = !graph_.carries() && operation->kind == OperationKind::sync;
+    if (!plain || cancelled_) begin_specially(operation);
+  }
   /// Those of events that have passed and been absorbed.
   void remember_stream_failures() TROUPE_REQUIRES(mutex_);
   /// Runs the function or skips it, without the mutex. `times`: takes down when the work that it
@@ -158,6 +168,7 @@ class Core : public std::enable_shared_from_this<Core> {
     AllWait* next = nullptr;
   };
 
+  void begin_specially(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void submit(Replay& replay, int priority) TROUPE_REQUIRES(mutex_);
   void grant_port(OperationState* port) TROUPE_REQUIRES(mutex_);
   void take_granted(Replay& replay) TROUPE_REQUIRES(mutex_);
@@ -189,30 +200,57 @@ class Core : public std::enable_shared_from_this<Core> {
   void tell_pushers(bool bytes_freed) TROUPE_REQUIRES(mutex_);
 
   void call(OperationState* operation, RunContext& context);
+  void call_traced(OperationState* operation, RunContext& context, int row, StreamTimes* times);
   void fail(OperationState* operation, base::Status status);
   int find_lane(const Lane& lane, OperationKind kind) const;
   void check_request(const Operation& request) const;
   OperationState* enter(const Operation& request, OperationKind kind) TROUPE_ACQUIRE(entry_mutex_);
-  void make_place() TROUPE_ACQUIRE(entry_mutex_);
+  /// Takes the mutex, with a free place in the inbox.
+  void make_place() TROUPE_ACQUIRE(entry_mutex_) {
+    entry_mutex_.lock();
+    if (inbox_.full()) empty_inbox();
+  }
+  void empty_inbox() TROUPE_REQUIRES(entry_mutex_);
   std::uint64_t next_serial() TROUPE_REQUIRES(entry_mutex_);
   void submit(OperationState* operation) TROUPE_RELEASE(entry_mutex_);
   void queue_pushed(std::uint64_t end) TROUPE_REQUIRES(mutex_);
-  bool attended(int lane) const;
+  bool attended(int lane) const {
+    return ((attended_.load(std::memory_order_seq_cst) >> lane) & 1) != 0;
+  }
   void settle_submissions();
   void pause() TROUPE_REQUIRES(mutex_);
   void look_for(const std::atomic<bool>& done) const;
   std::uint64_t pending() const TROUPE_REQUIRES(mutex_);
   bool crowded(std::size_t device, std::uint64_t bytes) const;
   /// Before one more is pushed: waits or gives way where the thread may, without the mutex.
-  void find_room(const LaneInfo& lane, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
+  /// What lanes count is read only when the pace says so: they write it all the time.
+  void find_room(const LaneInfo& lane, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_) {
+    const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
+    if (bytes > 0 || pace_.look_is_due(pushed)) seek_room(lane, bytes);
+  }
+  void seek_room(const LaneInfo& lane, std::uint64_t bytes) TROUPE_REQUIRES(entry_mutex_);
   void wait_for_room(std::size_t device, std::uint64_t bytes);
   /// Sleeps until finished_ has grown to `until`, kGiveWay at most; whether it has.
   bool give_way(std::uint64_t until);
   void advance(OperationList& unblocked) TROUPE_REQUIRES(mutex_);
   void answer(OperationState* operation, OperationList& unblocked) TROUPE_REQUIRES(mutex_);
+  /// Of one that was skipped, failed or is of kind async; its error, if it has one.
+  std::shared_ptr<Failure> count_end(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  LaneCounters& counters_of(const OperationState* operation) TROUPE_REQUIRES(mutex_);
   void recycle(OperationState* operation) TROUPE_REQUIRES(mutex_);
-  void link_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
-  void unlink_pending(OperationState* operation) TROUPE_REQUIRES(mutex_);
+  void link_pending(OperationState* operation) TROUPE_REQUIRES(mutex_) {
+    operation->next = nullptr;
+    operation->previous = last_;
+    (last_ == nullptr ? first_ : last_->next) = operation;
+    last_ = operation;
+  }
+  void unlink_pending(OperationState* operation) TROUPE_REQUIRES(mutex_) {
+    (operation->previous == nullptr ? first_ : operation->previous->next) = operation->next;
+    (operation->next == nullptr ? last_ : operation->next->previous) = operation->previous;
+    if (pushers_waiting_ > 0) tell_pushers(operation->has_bytes);
+    if (all_waits_ != nullptr) answer_all_waits();
+  }
+  void answer_all_waits() TROUPE_REQUIRES(mutex_);
   void remember(const std::shared_ptr<Failure>& failure) TROUPE_REQUIRES(mutex_);
   base::Status take_unreported() TROUPE_REQUIRES(mutex_);
   void wait_until_done(std::uint64_t target) TROUPE_REQUIRES(mutex_);

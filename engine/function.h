@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -47,26 +48,33 @@ class Function<R(Args...)> {
   R operator()(Args... args) { return operations_->call(storage_, std::forward<Args>(args)...); }
   explicit operator bool() const { return operations_ != nullptr; }
   void reset() {
-    if (operations_ != nullptr) std::exchange(operations_, nullptr)->destroy(storage_);
+    const Operations* const before = std::exchange(operations_, nullptr);
+    if (before != nullptr && before->destroy != nullptr) before->destroy(storage_);
   }
 
  private:
   struct Operations {
     R (*call)(void*, Args&&...);
-    void (*move)(void* from, void* to);
-    void (*destroy)(void*);
+    void (*move)(void* from, void* to);  // null: the first kPlainBytes are all there is to move
+    void (*destroy)(void*);              // null: there is nothing to do
   };
+
+  /// What most functions of short operations capture at most: a pointer or two.
+  static constexpr std::size_t kPlainBytes = 16;
+  template <typename F>
+  static constexpr bool is_plain = sizeof(F) <= kPlainBytes&& std::is_trivially_copyable_v<F>;
 
   template <typename F>
   static constexpr Operations inline_operations = {
       [](void* s, Args&&... args) -> R {
         return (*static_cast<F*>(s))(std::forward<Args>(args)...);
       },
-      [](void* from, void* to) {
-        ::new (to) F(std::move(*static_cast<F*>(from)));
-        static_cast<F*>(from)->~F();
-      },
-      [](void* s) { static_cast<F*>(s)->~F(); }};
+      is_plain<F> ? nullptr
+                  : +[](void* from, void* to) {
+                      ::new (to) F(std::move(*static_cast<F*>(from)));
+                      static_cast<F*>(from)->~F();
+                    },
+      std::is_trivially_destructible_v<F> ? nullptr : +[](void* s) { static_cast<F*>(s)->~F(); }};
   template <typename F>
   static constexpr Operations heap_operations = {
       [](void* s, Args&&... args) -> R {
@@ -77,7 +85,12 @@ class Function<R(Args...)> {
 
   void take(Function& other) {
     operations_ = std::exchange(other.operations_, nullptr);
-    if (operations_ != nullptr) operations_->move(other.storage_, storage_);
+    if (operations_ == nullptr) return;
+    if (operations_->move == nullptr) {
+      std::memcpy(storage_, other.storage_, kPlainBytes);
+    } else {
+      operations_->move(other.storage_, storage_);
+    }
   }
 
   const Operations* operations_ = nullptr;  // first: most captures then lie in its cache line

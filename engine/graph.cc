@@ -62,15 +62,11 @@ void DependencyGraph::name_uses(OperationState* operation, const Operation& requ
 
 std::span<Use> DependencyGraph::name_use(std::span<Use> uses, VariableState* variable,
                                          Access access, std::uint64_t serial) {
-  const bool write = access != Access::read;
   if (variable->named_by == serial) {
-    // Writes come first: a later mention finds its own write.
-    Use& known = *std::find_if(uses.begin(), uses.end(),
-                               [&](const Use& use) { return use.variable == variable; });
-    known.reads |= !write;
-    known.overwrites &= access != Access::write;
+    name_again(uses, variable, access);
     return uses;
   }
+  const bool write = access != Access::read;
   variable->named_by = serial;
   Use& use = *(uses.data() + uses.size());
   use.variable = variable;
@@ -81,51 +77,21 @@ std::span<Use> DependencyGraph::name_use(std::span<Use> uses, VariableState* var
   return {uses.data(), uses.size() + 1};
 }
 
+// Writes come first: a later mention finds its own write.
+void DependencyGraph::name_again(std::span<Use> uses, const VariableState* variable,
+                                 Access access) {
+  Use& known = *std::find_if(uses.begin(), uses.end(),
+                             [&](const Use& use) { return use.variable == variable; });
+  known.reads |= access == Access::read;
+  known.overwrites &= access != Access::write;
+}
+
 void DependencyGraph::raise_version(VariableState* variable) {
   const std::uint64_t version = variable->version.load(std::memory_order_relaxed);
   variable->version.store(version + 1, std::memory_order_relaxed);  // pushers take turns
 }
 
-bool DependencyGraph::append(OperationState* operation) {
-  std::uint32_t blocked = 0;
-  for (Use& use : operation->uses()) {
-    VariableState& variable = *use.variable;
-    use.granted = use.write ? !variable.in_use() : !variable.writing && !variable.first;
-    if (use.granted) {
-      variable.writing = use.write;
-      variable.readers += use.write ? 0 : 1;
-      continue;
-    }
-    ++blocked;
-    use.operation = operation;
-    use.next = nullptr;
-    (variable.first == nullptr ? variable.first : variable.last->next) = &use;
-    variable.last = &use;
-  }
-  operation->blocked = blocked;
-  return blocked == 0;
-}
-
-void DependencyGraph::grant_first(VariableState* variable, OperationList& unblocked) {
-  Use& use = *variable->first;
-  variable->first = use.next;
-  use.granted = true;
-  __builtin_prefetch(use.next, 1);
-  if (--use.operation->blocked == 0) unblocked.append(use.operation);
-}
-
-void DependencyGraph::let_go(Use* use, OperationList& unblocked) {
-  VariableState* const variable = use->variable;
-  use->granted = false;
-  if (use->write) {
-    variable->writing = false;
-  } else if (--variable->readers > 0) {
-    return;
-  }
-  if (variable->first == nullptr) {
-    if (variable->orphaned) free_variable(variable);
-    return;
-  }
+void DependencyGraph::give_on(VariableState* variable, OperationList& unblocked) {
   variable->writing = variable->first->write;
   if (variable->writing) {
     grant_first(variable, unblocked);
@@ -137,21 +103,7 @@ void DependencyGraph::let_go(Use* use, OperationList& unblocked) {
   }
 }
 
-void DependencyGraph::ask_for_successors(OperationState* operation) {
-  for (const Use& use : operation->uses()) {
-    const Use* const first = use.variable->first;
-    if (first == nullptr) continue;
-    __builtin_prefetch(first->operation, 1);
-    __builtin_prefetch(first->next, 1);
-  }
-}
-
-void DependencyGraph::release(OperationState* operation, OperationList& unblocked) {
-  for (Use& use : operation->uses()) let_go(&use, unblocked);
-}
-
 const std::shared_ptr<Failure>* DependencyGraph::inherited(OperationState* operation) {
-  if (!carries_) return nullptr;
   for (const Use& use : operation->uses()) {
     if (use.variable->failure && (use.reads || !use.overwrites)) return &use.variable->failure;
   }
@@ -160,7 +112,6 @@ const std::shared_ptr<Failure>* DependencyGraph::inherited(OperationState* opera
 
 void DependencyGraph::settle_errors(OperationState* operation,
                                     const std::shared_ptr<Failure>& failure) {
-  if (!carries_ && !failure) return;
   for (const Use& use : operation->uses()) {
     if (!use.write) continue;
     if (use.variable->failure && !use.overwrites) continue;  // the first error stays
@@ -183,7 +134,6 @@ void DependencyGraph::absorb(VariableState* variable) {
 }
 
 bool DependencyGraph::host_event(OperationState* operation) {
-  if (!carries_) return false;
   for (const Use& use : operation->uses()) {
     VariableState& variable = *use.variable;
     if (variable.written.event) {

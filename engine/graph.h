@@ -40,6 +40,9 @@ class DependencyGraph {
   /// `unblocked`.
   void release(OperationState* operation, OperationList& unblocked);
 
+  /// Some variable has carried an error or an event; never false again. Until then there is nothing
+  /// for the three functions below to find.
+  bool carries() const { return carries_; }
   /// The first error, in the order writes then reads, that the operation inherits, or null.
   const std::shared_ptr<Failure>* inherited(OperationState* operation);
   /// A finished operation's error (null: none) reaches the variables it wrote.
@@ -69,19 +72,74 @@ class DependencyGraph {
   /// `uses` and one more behind them, unless it names the variable already.
   static std::span<Use> name_use(std::span<Use> uses, VariableState* variable, Access access,
                                  std::uint64_t serial);
+  static void name_again(std::span<Use> uses, const VariableState* variable, Access access);
   /// Grants the oldest waiting use; the caller has set `writing`, or counted it in `readers`.
   void grant_first(VariableState* variable, OperationList& unblocked);
-  /// Ends one granted use and grants what may follow.
-  void let_go(Use* use, OperationList& unblocked);
+  /// Grants what may follow the last use of a variable that somebody waits for.
+  void give_on(VariableState* variable, OperationList& unblocked);
   void absorb(VariableState* variable);
   void free_variable(VariableState* variable);
 
-  /// Some variable has carried an error or an event; never false again. Until then inherited(),
-  /// settle_errors() and host_event() look for none.
   bool carries_ = false;
   std::vector<std::unique_ptr<VariableState[]>> variable_chunks_;
   VariableState* free_variables_ = nullptr;
   std::vector<std::shared_ptr<Failure>> stream_failures_;
 };
+
+// Of each operation, pushed or run: worth no call.
+
+inline bool DependencyGraph::append(OperationState* operation) {
+  std::uint32_t blocked = 0;
+  for (Use& use : operation->uses()) {
+    VariableState& variable = *use.variable;
+    use.granted = use.write ? !variable.in_use() : !variable.writing && !variable.first;
+    if (use.granted) {
+      variable.writing = use.write;
+      variable.readers += use.write ? 0 : 1;
+      continue;
+    }
+    ++blocked;
+    use.operation = operation;
+    use.next = nullptr;
+    (variable.first == nullptr ? variable.first : variable.last->next) = &use;
+    variable.last = &use;
+  }
+  operation->blocked = blocked;
+  return blocked == 0;
+}
+
+inline void DependencyGraph::ask_for_successors(OperationState* operation) {
+  for (const Use& use : operation->uses()) {
+    const Use* const first = use.variable->first;
+    if (first == nullptr) continue;
+    __builtin_prefetch(first->operation, 1);
+    __builtin_prefetch(first->next, 1);
+  }
+}
+
+inline void DependencyGraph::grant_first(VariableState* variable, OperationList& unblocked) {
+  Use& use = *variable->first;
+  variable->first = use.next;
+  use.granted = true;
+  __builtin_prefetch(use.next, 1);
+  if (--use.operation->blocked == 0) unblocked.append(use.operation);
+}
+
+inline void DependencyGraph::release(OperationState* operation, OperationList& unblocked) {
+  for (Use& use : operation->uses()) {
+    VariableState* const variable = use.variable;
+    use.granted = false;
+    if (use.write) {
+      variable->writing = false;
+    } else if (--variable->readers > 0) {
+      continue;
+    }
+    if (variable->first != nullptr) {
+      give_on(variable, unblocked);
+    } else if (variable->orphaned) {
+      free_variable(variable);
+    }
+  }
+}
 
 }  // namespace troupe::engine

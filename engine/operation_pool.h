@@ -30,10 +30,7 @@ class OperationPool {
 
   /// A finished operation without function.
   void give(OperationState* operation) {
-    if (giving_ == nullptr) {
-      giving_ = pop(empty_);
-      if (giving_ == nullptr) giving_ = new Batch;
-    }
+    if (giving_ == nullptr) start_batch();
     giving_->items[giving_->count++] = operation;
     if (giving_->count == kBatch) push(full_, std::exchange(giving_, nullptr));
   }
@@ -41,12 +38,7 @@ class OperationPool {
   OperationPool() = default;
   OperationPool(const OperationPool&) = delete;
   OperationPool& operator=(const OperationPool&) = delete;
-  ~OperationPool() {
-    delete taking_;
-    delete giving_;
-    while (Batch* batch = pop(full_)) delete batch;
-    while (Batch* batch = pop(empty_)) delete batch;
-  }
+  ~OperationPool();
 
  private:
   static constexpr std::size_t kBatch = 32;
@@ -70,34 +62,11 @@ class OperationPool {
     std::atomic<Batch*> newest{nullptr};
   };
 
-  static void push(Way& way, Batch* batch) {
-    batch->next = way.newest.load(std::memory_order_relaxed);
-    while (!way.newest.compare_exchange_weak(batch->next, batch, std::memory_order_release,
-                                             std::memory_order_relaxed)) {
-    }
-  }
-  // One thread at a time pops, so the newest batch is not taken away between the two looks.
-  static Batch* pop(Way& way) {
-    Batch* batch = way.newest.load(std::memory_order_acquire);
-    while (batch != nullptr &&
-           !way.newest.compare_exchange_weak(batch, batch->next, std::memory_order_acquire,
-                                             std::memory_order_acquire)) {
-    }
-    return batch;
-  }
-
-  void refill() {
-    if (Batch* const batch = pop(full_)) {
-      if (taking_ != nullptr) push(empty_, taking_);
-      taking_ = batch;
-      for (std::size_t i = kBatch - kAhead; i < kBatch; ++i) ask_for(batch->items[i]);
-      return;
-    }
-    if (taking_ == nullptr) taking_ = new Batch;
-    chunks_.push_back(std::make_unique<OperationState[]>(kBatch));
-    for (std::size_t i = 0; i < kBatch; ++i) taking_->items[i] = &chunks_.back()[i];
-    taking_->count = kBatch;
-  }
+  static void push(Way& way, Batch* batch);
+  /// One thread at a time pops, so the newest batch is not taken away between two looks.
+  static Batch* pop(Way& way);
+  void refill();
+  void start_batch();
 
   Batch* taking_ = nullptr;
   std::vector<std::unique_ptr<OperationState[]>> chunks_;

@@ -33,8 +33,7 @@ OperationState* Core::enter(const Operation& request, OperationKind kind) {
   return operation;
 }
 
-void Core::make_place() {
-  entry_mutex_.lock();
+void Core::empty_inbox() {
   while (inbox_.full()) {
     entry_mutex_.unlock();
     settle_submissions();
@@ -57,17 +56,6 @@ void Core::submit(OperationState* operation) {
   entry_mutex_.unlock();
   fence_behind_unlock();  // a lane that ends to be attended looks into the inbox once more
   if (lane < 0 || !attended(lane)) settle_submissions();
-}
-
-bool Core::attended(int lane) const {
-  return ((attended_.load(std::memory_order_seq_cst) >> lane) & 1) != 0;
-}
-
-void Core::set_attended(int lane, bool attended) {
-  const std::uint64_t bit = std::uint64_t{1} << lane;
-  const std::uint64_t before = attended_.load(std::memory_order_relaxed);
-  if (((before & bit) != 0) == attended) return;
-  attended_.store(before ^ bit, std::memory_order_seq_cst);
 }
 
 void Core::settle_submissions() {
@@ -93,8 +81,7 @@ bool Core::crowded(std::size_t device, std::uint64_t bytes) const {
   return bytes > 0 && held > 0 && held + bytes > options_.engine_pending_bytes_max;
 }
 
-// What lanes count is read only when the pace says so: they write it all the time.
-void Core::find_room(const LaneInfo& lane, std::uint64_t bytes) {
+void Core::seek_room(const LaneInfo& lane, std::uint64_t bytes) {
   for (;;) {
     const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
     const bool full = bytes > 0 && crowded(lane.device, bytes);
@@ -143,14 +130,14 @@ bool Core::give_way(std::uint64_t until) {
   return caught_up;
 }
 
-void Core::push(const Operation& request, OperationKind kind, SyncFunction function) {
+void Core::push(const Operation& request, OperationKind kind, SyncFunction&& function) {
   OperationState* const operation = enter(request, kind);
   operation->function = std::move(function);
   DependencyGraph::name_uses(operation, request);
   submit(operation);
 }
 
-void Core::push_async(const Operation& request, AsyncFunction function) {
+void Core::push_async(const Operation& request, AsyncFunction&& function) {
   auto ticket = std::make_shared<Ticket>(shared_from_this());
   OperationState* const operation = enter(request, OperationKind::async);
   ticket->set(operation);

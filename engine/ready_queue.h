@@ -3,7 +3,6 @@
 // common priority 0 is a plain list; others pay for a heap. Guarded by the core's mutex.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -22,10 +21,9 @@ class ReadyQueue {
     ++size_;
     if (operation->priority == 0) {
       plain_.append(operation);
-      return;
+    } else {
+      push_to_heap(operation);
     }
-    heap_.push_back(operation);
-    std::push_heap(heap_.begin(), heap_.end(), runs_later);
   }
 
   /// Behind all that were appended, whatever its priority: for queues that are filled by this
@@ -39,27 +37,24 @@ class ReadyQueue {
   OperationState* pop() {
     if (size_ == 0) return nullptr;
     --size_;
-    if (heap_.empty() || (heap_.front()->priority < 0 && !plain_.empty())) return plain_.take();
-    std::pop_heap(heap_.begin(), heap_.end(), runs_later);
-    OperationState* const operation = heap_.back();
-    heap_.pop_back();
-    return operation;
+    return plain_is_next() ? plain_.take() : pop_of_heap();
   }
 
   /// Of the operation that pop() would give; kNoPriority when empty.
   int priority() const {
     if (size_ == 0) return kNoPriority;
-    return heap_.empty() || (heap_.front()->priority < 0 && !plain_.empty())
-               ? 0
-               : heap_.front()->priority;
+    return plain_is_next() ? 0 : heap_.front()->priority;
   }
 
   std::size_t size() const { return size_; }
 
  private:
-  static bool runs_later(const OperationState* a, const OperationState* b) {
-    return a->priority != b->priority ? a->priority < b->priority : a->serial > b->serial;
+  /// When the queue is not empty.
+  bool plain_is_next() const {
+    return heap_.empty() || (heap_.front()->priority < 0 && !plain_.empty());
   }
+  void push_to_heap(OperationState* operation);
+  OperationState* pop_of_heap();
 
   OperationList plain_;
   std::vector<OperationState*> heap_;

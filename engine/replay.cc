@@ -499,7 +499,7 @@ void Core::settle(Replay& replay, const std::shared_ptr<base::Event>& event) {
   OperationList unblocked;
   for (const std::uint32_t port : released) release_port(replay, port, event, unblocked);
   released.clear();
-  tell_pushers(false);
+  if (pushers_waiting_ > 0) tell_pushers(false);
   advance(unblocked);
 }
 

@@ -25,10 +25,11 @@ namespace {
 struct WorkQueue {
   ReadyQueue ready;
   int threads = 0;
+  bool attended = false;         ///< one thread alone takes from it, and it is a lane's
   int parked = 0;                ///< threads that need a signal; may be too high, never too low
   int awake = 0;                 ///< threads that do not sleep, since awake_since_ns
   int unlooked = 0;              ///< operations since its thread looked into the inbox
-  std::uint64_t look_ticks = 0;  ///< when it did
+  std::uint64_t look_ticks = 0;  ///< when it did; 0 where that was to find work at all
   std::int64_t awake_since_ns = 0;
   std::int64_t awake_ns = 0;  ///< of all threads, up to awake_since_ns
   alignas(64) std::atomic<int> priority{ReadyQueue::kNoPriority};  ///< of what is ready next
@@ -64,8 +65,11 @@ class ThreadedCore final : public Core {
   ThreadedCore(const EngineOptions& options, base::Clock& clock)
       : Core(options, clock), queues_(lanes().size() * 2), spins_(spins_here(kIdleSpins)) {
     TROUPE_CHECK(queues_.size() <= 64, "too many streams for one engine");
-    for (std::size_t i = 0; i < lanes().size(); ++i) queues_[i].threads = lanes()[i].threads;
-    for (std::size_t i = lanes().size(); i < queues_.size(); ++i) queues_[i].threads = 1;
+    for (std::size_t i = 0; i < queues_.size(); ++i) {
+      const bool of_lane = i < lanes().size();
+      queues_[i].threads = of_lane ? lanes()[i].threads : 1;
+      queues_[i].attended = of_lane && queues_[i].threads == 1;
+    }
   }
 
   void start();
@@ -77,28 +81,44 @@ class ThreadedCore final : public Core {
   static constexpr std::uint64_t kLookTicks = 10'000;  // some microseconds
 
   void make_ready(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
-    enqueue(static_cast<std::size_t>(operation->lane), operation);
+    const auto queue = static_cast<std::size_t>(operation->lane);
+    queues_[queue].ready.push(operation);
+    announce(queue);
   }
+  // Events of a stream pass in their order: who waits for a later one first keeps the others
+  // waiting.
   void await_event(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
-    enqueue(event_queue(operation->event.lane), operation);
+    const std::size_t queue = event_queue(operation->event.lane);
+    queues_[queue].ready.append(operation);
+    announce(queue);
   }
-  void leave() override TROUPE_RELEASE(mutex_);
+  void leave() override TROUPE_RELEASE(mutex_) {
+    const std::uint64_t wakes = wakes_;
+    wakes_ = 0;
+    mutex_.unlock();
+    if (wakes != 0) signal_queues(wakes);
+  }
   void stop_threads() override;
 
   std::size_t event_queue(int lane) const {
     return lanes().size() + static_cast<std::size_t>(lane);
   }
-  /// One thread alone takes operations from the queue.
-  bool attends(std::size_t queue) const {
-    return queues_[queue].threads == 1 && queue < lanes().size();
+  /// Something has joined what is ready in the queue.
+  void announce(std::size_t queue) TROUPE_REQUIRES(mutex_) {
+    WorkQueue& own = queues_[queue];
+    own.priority.store(own.ready.priority(), std::memory_order_relaxed);
+    if (own.parked > 0) wake_one(queue);
   }
-  void enqueue(std::size_t queue, OperationState* operation) TROUPE_REQUIRES(mutex_);
   void wake_one(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void count_lanes(EngineCounters& counters) const override TROUPE_REQUIRES(mutex_);
   void change_awake(std::size_t queue, int threads) TROUPE_REQUIRES(mutex_);
   void spin(const WorkQueue& own);
+  void signal_queues(std::uint64_t wakes);
   static bool look_is_due(WorkQueue& own);
   OperationState* next(std::size_t queue) TROUPE_REQUIRES(mutex_);
+  OperationState* take(std::size_t queue) TROUPE_REQUIRES(mutex_);
+  OperationState* await_work(std::size_t queue) TROUPE_REQUIRES(mutex_);
+  bool sleep(std::size_t queue) TROUPE_REQUIRES(mutex_);
   void start_thread(std::size_t queue, const std::string& name, void (ThreadedCore::*body)(int));
   void run_lane(int lane);
   void lead_lane(int lane, const LaneInfo& info);
@@ -141,9 +161,7 @@ void ThreadedCore::stop_threads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadedCore::leave() {
-  std::uint64_t wakes = std::exchange(wakes_, 0);
-  mutex_.unlock();
+void ThreadedCore::signal_queues(std::uint64_t wakes) {
   for (; wakes != 0; wakes &= wakes - 1) {
     std::atomic<std::uint32_t>& signal =
         queues_[static_cast<std::size_t>(std::countr_zero(wakes))].signal;
@@ -152,26 +170,13 @@ void ThreadedCore::leave() {
   }
 }
 
-void ThreadedCore::enqueue(std::size_t queue, OperationState* operation) {
-  WorkQueue& target = queues_[queue];
-  // Events of a stream pass in their order: who waits for a later one first keeps the others
-  // waiting.
-  if (queue < lanes().size()) {
-    target.ready.push(operation);
-  } else {
-    target.ready.append(operation);
-  }
-  target.priority.store(target.ready.priority(), std::memory_order_relaxed);
-  wake_one(queue);
-}
-
 // At most one thread per queue and section is woken; it wakes the next one if work is left.
 void ThreadedCore::wake_one(std::size_t queue) {
   const std::uint64_t bit = std::uint64_t{1} << queue;
-  if (queues_[queue].parked == 0 || (wakes_ & bit) != 0) return;
+  if ((wakes_ & bit) != 0) return;
   --queues_[queue].parked;
   wakes_ |= bit;
-  if (attends(queue)) set_attended(static_cast<int>(queue), true);
+  if (queues_[queue].attended) set_attended(static_cast<int>(queue), true);
 }
 
 // The clock is read only where a thread goes to sleep or wakes up: between operations that follow
@@ -206,49 +211,72 @@ void ThreadedCore::spin(const WorkQueue& own) {
   }
 }
 
-// Among short operations, most of a look's price is the cache line that a pusher has.
+// Among short operations, most of a look's price is the cache line that a pusher has, and reading
+// the processor's counter is the next: behind every second one will do.
 bool ThreadedCore::look_is_due(WorkQueue& own) {
-  const std::uint64_t now = ticks();
-  if (own.ready.size() > 0 && ++own.unlooked < kUnlookedMax && now - own.look_ticks < kLookTicks) {
-    return false;
+  if (own.ready.size() == 0) {
+    own.look_ticks = 0;
+  } else {
+    if (++own.unlooked < kUnlookedMax && own.unlooked % 2 == 0) return false;
+    const std::uint64_t now = ticks();
+    if (own.unlooked < kUnlookedMax && now - own.look_ticks < kLookTicks) return false;
+    own.look_ticks = now;
   }
   own.unlooked = 0;
-  own.look_ticks = now;
   return true;
 }
 
 // For a thread that is awake. Null when the engine ends.
 OperationState* ThreadedCore::next(std::size_t queue) {
+  OperationState* const operation = take(queue);
+  return operation != nullptr ? operation : await_work(queue);
+}
+
+// Null when nothing is ready.
+OperationState* ThreadedCore::take(std::size_t queue) {
   WorkQueue& own = queues_[queue];
+  if (look_is_due(own)) queue_pushed();
+  OperationState* const operation = own.ready.pop();
+  if (operation == nullptr) return nullptr;
+  own.priority.store(own.ready.priority(), std::memory_order_relaxed);
+  if (own.parked > 0 && own.ready.size() > 0) wake_one(queue);
+  if (own.attended) set_attended(static_cast<int>(queue), true);
+  return operation;
+}
+
+// Behind a take() that has found nothing.
+OperationState* ThreadedCore::await_work(std::size_t queue) {
   bool spun = spins_ == 0;
   for (;;) {
-    if (look_is_due(own)) queue_pushed();
-    if (OperationState* const operation = own.ready.pop()) {
-      own.priority.store(own.ready.priority(), std::memory_order_relaxed);
-      if (own.ready.size() > 0) wake_one(queue);
-      if (attends(queue)) set_attended(static_cast<int>(queue), true);
-      return operation;
-    }
     if (!spun && !stopping_) {
       leave();
-      spin(own);
+      spin(queues_[queue]);
       spun = true;
       mutex_.lock();
-      continue;
+    } else {
+      if (queues_[queue].attended) set_attended(static_cast<int>(queue), false);
+      if (inbox_empty()) {
+        if (!sleep(queue)) return nullptr;
+        spun = spins_ == 0;
+      }
     }
-    if (attends(queue)) set_attended(static_cast<int>(queue), false);
-    if (!inbox_empty()) continue;
-    change_awake(queue, -1);
-    if (stopping_) return nullptr;
-    own.parked = std::min(own.parked + 1, own.threads);
-    const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
-    leave();
-    own.signal.wait(seen, std::memory_order_acquire);
-    spun = spins_ == 0;
-    mutex_.lock();
-    change_awake(queue, 1);
-    own.unlooked = kUnlookedMax;  // it has been attended since it was woken
+    if (OperationState* const operation = take(queue)) return operation;
   }
+}
+
+// Until the queue is signalled; false when the engine ends.
+bool ThreadedCore::sleep(std::size_t queue) {
+  WorkQueue& own = queues_[queue];
+  change_awake(queue, -1);
+  if (stopping_) return false;
+  own.parked = std::min(own.parked + 1, own.threads);
+  const std::uint32_t seen = own.signal.load(std::memory_order_relaxed);
+  leave();
+  own.signal.wait(seen, std::memory_order_acquire);
+  mutex_.lock();
+  change_awake(queue, 1);
+  own.unlooked = kUnlookedMax;  // it has been attended since it was woken
+  return true;
 }
 
 void ThreadedCore::run_lane(int lane) {
