@@ -268,8 +268,7 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
   TROUPE_TRY_ASSIGN(const base::Shape data, batch_shape(options));
   symbol::ExecutorOptions how;
   how.device = options.device;
-  // Plans are looked at and never run, so they may be larger than the device: addresses will do.
-  how.arena = std::make_shared<symbol::Arena>(runtime, base::Device{});
+  how.plan_only = true;  // so it may be larger than the device: addresses will do
   how.layouts = options.dense ? base::LayoutPolicy::dense : base::LayoutPolicy::chosen;
   how.reference_only = options.reference_only;
   how.winograd = options.winograd;
@@ -287,14 +286,13 @@ base::Result<std::unique_ptr<symbol::Executor>> bind(ndarray::Runtime& runtime,
   TROUPE_TRY_ASSIGN(
       symbol::Bindings bindings,
       symbol::allocate_bindings(runtime, network, {{std::string(kDataName), data}},
-                                base::DType::f32, options.device, symbol::Content::unspecified));
+                                base::DType::f32, base::Device{}, symbol::Content::unspecified));
   TROUPE_TRY_ASSIGN(const auto learned, with_gradient(runtime.ops, network));
   for (const std::string& name : learned) {
     bindings.grad_req[name] = symbol::GradReq::write;
     const ndarray::NDArray& argument = bindings.arguments.at(name);
-    TROUPE_TRY_ASSIGN(
-        bindings.gradients[name],
-        ndarray::NDArray::empty(runtime, argument.shape(), argument.dtype(), options.device));
+    TROUPE_TRY_ASSIGN(bindings.gradients[name],
+                      ndarray::NDArray::empty(runtime, argument.shape(), argument.dtype()));
   }
   return symbol::Executor::bind(runtime, network, std::move(bindings), how);
 }

@@ -96,19 +96,28 @@ const std::vector<schemas::LostGpu>& DeviceWatch::look(std::int64_t now_ms) {
   return lost_;
 }
 
-/// What has come; of a look that is late, that no device answers; else nothing.
+/// What has come; of a look that is late, that no device answers; else nothing. A late one may have
+/// seen devices before the driver hung, so the next one, which begins at once, is asked; errors
+/// that it has heard of count.
 std::optional<DeviceWatch::Samples> DeviceWatch::take(std::int64_t now_ms) {
+  const std::string problem =
+      fmt::format("the driver has not answered for {} s", kAnswerMs / 1'000);
   const base::MutexLock lock(mutex_);
   if (came_) {
     asked_ms_.reset();
-    return std::exchange(came_, std::nullopt);
+    std::optional<Samples> samples = std::exchange(came_, std::nullopt);
+    if (!std::exchange(late_, false)) return samples;
+    next_ms_ = now_ms;
+    for (DeviceSample& sample : *samples) {
+      sample.answer = gpu::DeviceAnswer::none;
+      sample.problem = problem;
+    }
+    return samples;
   }
   if (!asked_ms_ || now_ms - *asked_ms_ < kAnswerMs) return std::nullopt;
   asked_ms_ = now_ms;
-  const DeviceSample silent{
-      .answer = gpu::DeviceAnswer::none,
-      .problem = fmt::format("the driver has not answered for {} s", kAnswerMs / 1'000)};
-  return Samples(watched_.size(), silent);
+  late_ = true;
+  return Samples(watched_.size(), {.answer = gpu::DeviceAnswer::none, .problem = problem});
 }
 
 void DeviceWatch::judge(Samples samples) {

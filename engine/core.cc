@@ -163,7 +163,11 @@ void Core::advance(OperationList& unblocked) {
       continue;
     }
     operation->phase = OperationPhase::ready;
-    make_ready(operation);
+    if (operation->serial == wanted_here_) {
+      ready_here_ = operation;
+    } else {
+      make_ready(operation);
+    }
   }
 }
 

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/graph_stream.h"
 #include "base/mutex.h"
+#include "base/slot_store.h"
 #include "engine/engine.h"
 #include "engine/graph.h"
 #include "engine/inbox.h"
@@ -117,6 +118,14 @@ class Core : public std::enable_shared_from_this<Core> {
     if (((before & bit) != 0) == attended) return;
     attended_.store(before ^ bit, std::memory_order_seq_cst);
   }
+  /// No thread of the lane runs anything, and nothing waits for one.
+  virtual bool idles(int lane) const TROUPE_REQUIRES(mutex_) = 0;
+  /// What idles() would say, for those who do not hold the mutex: a lane's threads tell it.
+  void set_idle(int lane, bool idle) TROUPE_REQUIRES(mutex_) {
+    const std::uint64_t bit = std::uint64_t{1} << lane;
+    const std::uint64_t before = idle_.load(std::memory_order_relaxed);
+    if (((before & bit) != 0) != idle) idle_.store(before ^ bit, std::memory_order_relaxed);
+  }
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;
   /// Adds what is known of threads and queues: threads, queued, busy_ns of each kind.
@@ -213,6 +222,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void empty_inbox() TROUPE_REQUIRES(entry_mutex_);
   std::uint64_t next_serial() TROUPE_REQUIRES(entry_mutex_);
   void submit(OperationState* operation) TROUPE_RELEASE(entry_mutex_);
+  void submit_brief(OperationState* operation) TROUPE_RELEASE(entry_mutex_);
+  bool may_run_here(int lane) const;
+  void run_here(OperationState* operation) TROUPE_RELEASE(mutex_);
   void queue_pushed(std::uint64_t end) TROUPE_REQUIRES(mutex_);
   bool attended(int lane) const {
     return ((attended_.load(std::memory_order_seq_cst) >> lane) & 1) != 0;
@@ -282,6 +294,7 @@ class Core : public std::enable_shared_from_this<Core> {
   PushPace pace_ TROUPE_GUARDED_BY(entry_mutex_);
   Inbox inbox_;                                         // putting: entry_mutex_; taking: mutex_
   alignas(64) std::atomic<std::uint64_t> attended_{0};  // lanes; set under mutex_
+  std::atomic<std::uint64_t> idle_{0};                  // the same
 
   alignas(64) OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
   OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
@@ -289,6 +302,11 @@ class Core : public std::enable_shared_from_this<Core> {
   int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
   // The least value of finished_ for which one who gives way sleeps; kNever: nobody does.
   std::uint64_t gives_way_until_ TROUPE_GUARDED_BY(mutex_) = kNever;
+  // One pusher at a time runs an operation itself: the one of this push, once it is ready.
+  std::uint64_t wanted_here_ TROUPE_GUARDED_BY(mutex_) = 0;
+  OperationState* ready_here_ TROUPE_GUARDED_BY(mutex_) = nullptr;
+  bool runs_here_ TROUPE_GUARDED_BY(mutex_) = false;
+  base::SlotStore slots_here_;  // of whoever has set runs_here_
   EngineCounters counters_ TROUPE_GUARDED_BY(mutex_);
   std::shared_ptr<Failure> cancelled_ TROUPE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Failure>> unreported_ TROUPE_GUARDED_BY(mutex_);

@@ -76,6 +76,10 @@ struct Operation {
   std::span<const Variable> overwrites = {};
   /// Memory that exists because this operation waits: its outputs, what its function owns.
   std::uint64_t bytes = 0;
+  /// Takes no longer than to hand it to another thread. Where nothing blocks it and its CPU lane
+  /// has nothing to do, the pushing thread runs it, unless that is an engine's or an actor's. So
+  /// its function must take no lock that a pusher may hold.
+  bool brief = false;
 };
 
 inline constexpr std::size_t kLaneKinds = 3;

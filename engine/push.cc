@@ -58,6 +58,46 @@ void Core::submit(OperationState* operation) {
   if (lane < 0 || !attended(lane)) settle_submissions();
 }
 
+bool Core::may_run_here(int lane) const {
+  return ((idle_.load(std::memory_order_relaxed) >> lane) & 1) != 0 && trace_ == nullptr &&
+         lanes_[static_cast<std::size_t>(lane)].stream == nullptr &&
+         thread_role() == ThreadRole::outside;
+}
+
+// As submit(), but what is ready at once does not go to its lane: waking a thread, and waiting for
+// what it has done, would take longer.
+void Core::submit_brief(OperationState* operation) {
+  const int lane = operation->lane;
+  const std::uint64_t serial = operation->serial;
+  inbox_.put(operation);
+  entry_mutex_.unlock();
+  mutex_.lock();
+  if (!runs_here_ && idles(lane)) wanted_here_ = serial;
+  queue_pushed();
+  wanted_here_ = 0;
+  if (OperationState* const ready = std::exchange(ready_here_, nullptr)) {
+    run_here(ready);
+  } else {
+    leave();
+  }
+}
+
+void Core::run_here(OperationState* operation) {
+  runs_here_ = true;
+  begin(operation);
+  leave();
+  {
+    const ThreadRoleScope role(ThreadRole::engine);
+    RunContext context{.team = lanes_[static_cast<std::size_t>(operation->lane)].team,
+                       .slots = &slots_here_};
+    static_cast<void>(run(operation, context, 0));
+  }
+  mutex_.lock();
+  finish(operation);
+  runs_here_ = false;
+  leave();
+}
+
 void Core::settle_submissions() {
   mutex_.lock();
   queue_pushed();
@@ -134,7 +174,11 @@ void Core::push(const Operation& request, OperationKind kind, SyncFunction&& fun
   OperationState* const operation = enter(request, kind);
   operation->function = std::move(function);
   DependencyGraph::name_uses(operation, request);
-  submit(operation);
+  if (request.brief && kind == OperationKind::sync && may_run_here(operation->lane)) {
+    submit_brief(operation);
+  } else {
+    submit(operation);
+  }
 }
 
 void Core::push_async(const Operation& request, AsyncFunction&& function) {

@@ -34,6 +34,7 @@ class SerialCore final : public Core {
     }
     drain();
   }
+  bool idles(int) const override { return false; }  // whoever pushes runs everything
   void stop_threads() override {}
 
   void drain() TROUPE_RELEASE(mutex_);

@@ -26,6 +26,7 @@ struct WorkQueue {
   ReadyQueue ready;
   int threads = 0;
   bool attended = false;         ///< one thread alone takes from it, and it is a lane's
+  int idle = 0;                  ///< threads that have found nothing to run
   int parked = 0;                ///< threads that need a signal; may be too high, never too low
   int awake = 0;                 ///< threads that do not sleep, since awake_since_ns
   int unlooked = 0;              ///< operations since its thread looked into the inbox
@@ -98,6 +99,11 @@ class ThreadedCore final : public Core {
     mutex_.unlock();
     if (wakes != 0) signal_queues(wakes);
   }
+  bool idles(int lane) const override TROUPE_REQUIRES(mutex_) {
+    const WorkQueue& queue = queues_[static_cast<std::size_t>(lane)];
+    return queue.idle == queue.threads && queue.ready.size() == 0;
+  }
+  void change_idle(std::size_t queue, int threads) TROUPE_REQUIRES(mutex_);
   void stop_threads() override;
 
   std::size_t event_queue(int lane) const {
@@ -246,6 +252,7 @@ OperationState* ThreadedCore::take(std::size_t queue) {
 
 // Behind a take() that has found nothing.
 OperationState* ThreadedCore::await_work(std::size_t queue) {
+  change_idle(queue, 1);
   bool spun = spins_ == 0;
   for (;;) {
     if (!spun && !stopping_) {
@@ -260,8 +267,17 @@ OperationState* ThreadedCore::await_work(std::size_t queue) {
         spun = spins_ == 0;
       }
     }
-    if (OperationState* const operation = take(queue)) return operation;
+    if (OperationState* const operation = take(queue)) {
+      change_idle(queue, -1);
+      return operation;
+    }
   }
+}
+
+void ThreadedCore::change_idle(std::size_t queue, int threads) {
+  WorkQueue& own = queues_[queue];
+  own.idle += threads;
+  if (queue < lanes().size()) set_idle(static_cast<int>(queue), own.idle == own.threads);
 }
 
 // Until the queue is signalled; false when the engine ends.

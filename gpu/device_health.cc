@@ -19,6 +19,9 @@ base::Status check_health(const std::string& who, const DeviceSample* before,
   switch (now.answer) {
     case DeviceAnswer::lost:
       return base::error(Errc::failed_precondition, "{} has fallen off the bus", who);
+    case DeviceAnswer::gone:
+      return base::error(Errc::failed_precondition,
+                         "{} is not there any more: its GPU has been cut anew (MIG)", who);
     case DeviceAnswer::needs_reset:
       return base::error(Errc::failed_precondition, "{} needs a reset", who);
     case DeviceAnswer::sliced:

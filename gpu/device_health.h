@@ -22,6 +22,7 @@ enum class DeviceAnswer : std::uint8_t {
   none,         ///< an error that may pass, or no answer within the time
   needs_reset,  ///< it does nothing until it is reset
   lost,         ///< it has fallen off the bus
+  gone,         ///< it is a slice (multi-instance GPU) that was shown before and is not any more
   sliced,       ///< it is cut into slices (multi-instance GPU), none of which was chosen
   hidden        ///< NVML has never shown it to this process, whatever CUDA does
 };

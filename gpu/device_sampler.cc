@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "gpu/device_id.h"
+
 namespace troupe::gpu {
 
 base::Result<DeviceSampler> DeviceSampler::open(std::vector<WatchedDevice> devices,
@@ -18,7 +20,10 @@ base::Result<DeviceSampler> DeviceSampler::open(std::vector<WatchedDevice> devic
 DeviceSample DeviceSampler::look_at(const Nvml& nvml, Known& known) {
   DeviceSample sample = nvml.sample(known.device.facts);
   if (sample.answer == DeviceAnswer::whole) known.answered = true;
-  if (sample.answer == DeviceAnswer::hidden && known.answered) sample.answer = DeviceAnswer::lost;
+  if (sample.answer == DeviceAnswer::hidden && known.answered) {
+    const bool slice = names_slice(known.device.facts.uuid);
+    sample.answer = slice ? DeviceAnswer::gone : DeviceAnswer::lost;
+  }
   return sample;
 }
 

@@ -23,7 +23,7 @@ NDArray binary(std::string_view op, const NDArray& a, const NDArray& b) {
     const base::Status status = check_operand(op, *operand);
     if (!status.ok()) return NDArray::failed(status);
   }
-  return call(a.runtime(), op, {a, b});
+  return call_pair(a.runtime(), op, a, b);
 }
 
 /// `a` and a number, which is input `index`.

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -36,7 +37,7 @@ class Number {
   }
 
   std::size_t index() const { return index_; }
-  ops::TensorDesc desc() const { return {dtype_, base::Shape(), {}, false}; }
+  Operand operand() const { return {dtype_, base::Shape()}; }
   std::span<const std::byte> bytes() const { return {bytes_, base::dtype_size(dtype_)}; }
   base::TensorView view() { return {bytes_, dtype_, base::Shape(), {}, {}}; }
 
@@ -54,6 +55,7 @@ struct Call {
   std::vector<bool> content;     // per output: its old values matter
   NDArray scratch;
   std::optional<RandomGenerator> generator;
+  std::vector<Operand> operands;                            // of the inputs and the number
   std::vector<base::TensorView> input_views, output_views;  // while it runs
   Call* next = nullptr;
 
@@ -67,6 +69,7 @@ struct Call {
     content.clear();
     scratch = {};
     generator.reset();
+    operands.clear();
     input_views.clear();
     output_views.clear();
     return inputs.capacity() <= kLong && outputs.capacity() <= kLong;
@@ -137,10 +140,40 @@ base::Status add_number(Runtime& runtime, const std::string& op, const InvokeOpt
     work.number = *number;
     return {};
   }
-  TROUPE_TRY_ASSIGN(NDArray array, NDArray::from_bytes(runtime, base::Shape(), number->desc().dtype,
-                                                       number->bytes(), device));
+  TROUPE_TRY_ASSIGN(NDArray array,
+                    NDArray::from_bytes(runtime, base::Shape(), number->operand().dtype,
+                                        number->bytes(), device));
   work.inputs.insert(work.inputs.begin() + static_cast<std::ptrdiff_t>(index), std::move(array));
   return {};
+}
+
+/// From the cache, or inferred and prepared now.
+base::Result<std::shared_ptr<const PreparedCall>> prepare(Runtime& runtime,
+                                                          const CallRequest& request) {
+  if (auto known = runtime.kernels.find(request)) return known;
+  const ops::OpDef& op = *request.op;
+  TROUPE_TRY_ASSIGN(
+      ops::Params params,
+      ops::parse_params(op, ops::with_num_args(op, *request.attributes, request.inputs.size())));
+  std::vector<ops::TensorDesc> tensors;
+  for (const Operand& input : request.inputs) {
+    tensors.push_back({input.dtype, input.shape, {}, false});
+  }
+  auto made = std::make_shared<PreparedCall>();
+  TROUPE_TRY_ASSIGN(made->call, ops::make_call(op, std::move(params), std::move(tensors)));
+  ops::OpCall& call = made->call;
+  call.device = request.device;
+  call.team = request.team;
+  call.reference_only = request.reference_only;
+  made->visible_outputs = static_cast<std::size_t>(op.visible_output_count(call.params));
+  if (request.adds) {  // hidden outputs are nobody's to add to
+    call.modes.assign(call.outputs.size(), ops::WriteMode::write);
+    std::fill_n(call.modes.begin(), made->visible_outputs, ops::WriteMode::add);
+  }
+  TROUPE_TRY_ASSIGN(made->kernel, runtime.kernels.get(call));
+  made->scratch_bytes = made->kernel->scratch_bytes();
+  runtime.kernels.keep(request, made);
+  return std::shared_ptr<const PreparedCall>(std::move(made));
 }
 
 /// No two outputs have bytes in common: a kernel may write them in any order.
@@ -166,10 +199,11 @@ base::Status check_apart(const std::string& op, std::span<const NDArray> outputs
 }
 
 /// Arrays for all outputs: those that were given, new ones for the others.
-base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpCall& call,
-                                                const InvokeOptions& options) {
-  const auto visible = static_cast<std::size_t>(call.op->visible_output_count(call.params));
-  std::vector<NDArray> outputs = options.outputs;
+base::Status make_outputs(Runtime& runtime, const PreparedCall& prepared,
+                          const InvokeOptions& options, std::vector<NDArray>& outputs) {
+  const ops::OpCall& call = prepared.call;
+  outputs.assign(options.outputs.begin(), options.outputs.end());
+  const std::size_t visible = prepared.visible_outputs;
   if (!outputs.empty() && outputs.size() != visible && outputs.size() != call.outputs.size()) {
     return base::error(Errc::invalid_argument, "[{}] has {} outputs, {} are given", call.op->name,
                        visible, outputs.size());
@@ -177,7 +211,7 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const ops::TensorDesc& wanted = call.outputs[i];
     if (i >= outputs.size()) {
-      const bool adds = options.mode == ops::WriteMode::add;
+      const bool adds = !call.modes.empty() && call.modes[i] == ops::WriteMode::add;
       auto made = adds ? NDArray::zeros(runtime, wanted.shape, wanted.dtype, call.device)
                        : NDArray::empty(runtime, wanted.shape, wanted.dtype, call.device);
       TROUPE_TRY(made.status());
@@ -196,65 +230,89 @@ base::Result<std::vector<NDArray>> make_outputs(Runtime& runtime, const ops::OpC
     }
   }
   if (options.outputs.size() > 1) TROUPE_TRY(check_apart(call.op->name, outputs));
-  return outputs;
+  return {};
 }
+
+/// Variables of one list of an operation; a few of them need no memory of their own.
+class Names {
+ public:
+  void add(const engine::Variable& variable) {
+    if (more_.empty() && count_ < few_.size()) {
+      few_[count_++] = variable;
+      return;
+    }
+    if (more_.empty()) more_.assign(few_.begin(), few_.end());
+    more_.push_back(variable);
+  }
+  std::span<const engine::Variable> all() const {
+    return more_.empty() ? std::span(few_).first(count_) : std::span(more_);
+  }
+  bool contains(const engine::Variable& variable) const {
+    return std::ranges::find(all(), variable) != all().end();
+  }
+
+ private:
+  std::array<engine::Variable, 4> few_;
+  std::size_t count_ = 0;
+  std::vector<engine::Variable> more_;
+};
 
 void push(Runtime& runtime, const std::string& name, Recycled<Call>::Handle held,
           const ops::OpCall& call, int priority) {
   Call& work = *held;
-  std::vector<engine::Variable> reads, writes, overwrites;
-  for (const NDArray& input : work.inputs) reads.push_back(input.variable());
+  Names reads, writes, overwrites;
+  for (const NDArray& input : work.inputs) reads.add(input.variable());
   for (std::size_t i = 0; i < work.outputs.size(); ++i) {
     const NDArray& output = work.outputs[i];
     const bool adds = !call.modes.empty() && call.modes[i] == ops::WriteMode::add;
-    const bool read = std::find(reads.begin(), reads.end(), output.variable()) != reads.end();
-    work.content.push_back(adds || read || !output.whole());
-    (work.content.back() ? writes : overwrites).push_back(output.variable());
+    work.content.push_back(adds || reads.contains(output.variable()) || !output.whole());
+    (work.content.back() ? writes : overwrites).add(output.variable());
   }
-  if (work.scratch) overwrites.push_back(work.scratch.variable());
+  if (work.scratch) overwrites.add(work.scratch.variable());
   // A call that is skipped for an input's error draws nothing: the error is not the generator's.
-  if (work.generator) overwrites.push_back(work.generator->variable());
+  if (work.generator) overwrites.add(work.generator->variable());
   const engine::Lane lane{call.device, engine::LaneKind::compute};
-  engine::Operation operation{name, reads, writes, lane, priority, overwrites};
+  engine::Operation operation{name, reads.all(), writes.all(), lane, priority, overwrites.all()};
   for (const NDArray& output : work.outputs) operation.bytes += output.bytes();
   if (work.scratch) operation.bytes += work.scratch.bytes();
+  operation.brief = work.kernel->brief();
   push_on_lane(runtime.engine, operation, [held = std::move(held)](engine::RunContext& context) {
     return held->run(context);
   });
 }
 
-}  // namespace
+/// Where the visible outputs go: all of them, or the first.
+struct Results {
+  std::vector<NDArray>* all = nullptr;
+  NDArray* first = nullptr;
 
-base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
-                                          std::span<const NDArray> inputs,
-                                          const ops::Attributes& attributes,
-                                          const InvokeOptions& options) {
-  TROUPE_TRY_ASSIGN(const ops::OpDef* definition, runtime.ops.find(op));
-  const std::size_t count = inputs.size() + (options.number ? 1 : 0);
-  TROUPE_TRY_ASSIGN(
-      ops::Params params,
-      ops::parse_params(*definition, ops::with_num_args(*definition, attributes, count)));
-  TROUPE_TRY_ASSIGN(const base::Device device,
-                    common_device(runtime, definition->name, inputs, options.device));
-  Recycled<Call>::Handle held = Recycled<Call>::take();
-  Call& work = *held;
-  work.inputs.assign(inputs.begin(), inputs.end());
-  TROUPE_TRY(add_number(runtime, definition->name, options, device, work));
-  std::vector<ops::TensorDesc> tensors;
-  for (const NDArray& input : work.inputs) {
-    tensors.push_back({input.dtype(), input.shape(), {}, false});
+  void take(const std::vector<NDArray>& outputs, std::size_t visible) const {
+    if (first != nullptr) *first = outputs.front();
+    if (all != nullptr) {
+      all->assign(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(visible));
+    }
   }
+};
+
+/// Checks, prepares and pushes the call whose inputs `held` has.
+base::Status push_call(Runtime& runtime, std::string_view op, Recycled<Call>::Handle held,
+                       const ops::Attributes& attributes, const InvokeOptions& options,
+                       const Results& results) {
+  TROUPE_TRY_ASSIGN(const ops::OpDef* definition, runtime.ops.find(op));
+  Call& work = *held;
+  TROUPE_TRY_ASSIGN(const base::Device device,
+                    common_device(runtime, definition->name, work.inputs, options.device));
+  TROUPE_TRY(add_number(runtime, definition->name, options, device, work));
+  for (const NDArray& input : work.inputs) work.operands.push_back({input.dtype(), input.shape()});
   if (work.number) {
     const auto at = static_cast<std::ptrdiff_t>(work.number->index());
-    tensors.insert(tensors.begin() + at, work.number->desc());
+    work.operands.insert(work.operands.begin() + at, work.number->operand());
   }
-  TROUPE_TRY_ASSIGN(ops::OpCall call,
-                    ops::make_call(*definition, std::move(params), std::move(tensors)));
-  call.device = device;
-  call.team = runtime.engine.team({device, engine::LaneKind::compute});
-  call.reference_only = options.reference_only;
-  if (options.mode == ops::WriteMode::add) call.modes.assign(call.outputs.size(), options.mode);
-
+  const int team = runtime.engine.team({device, engine::LaneKind::compute});
+  TROUPE_TRY_ASSIGN(
+      const std::shared_ptr<const PreparedCall> prepared,
+      prepare(runtime, {definition, &attributes, work.operands, device, team,
+                        options.reference_only, options.mode == ops::WriteMode::add}));
   if (definition->random) {
     if (options.generator == nullptr) {
       return base::error(Errc::invalid_argument, "[{}] draws numbers and needs a generator",
@@ -266,27 +324,59 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
     }
     work.generator = *options.generator;
   }
-  TROUPE_TRY_ASSIGN(work.outputs, make_outputs(runtime, call, options));
-  std::vector<NDArray> results = work.outputs;
-  TROUPE_TRY_ASSIGN(work.kernel, runtime.kernels.get(call));
+  TROUPE_TRY(make_outputs(runtime, *prepared, options, work.outputs));
+  results.take(work.outputs, prepared->visible_outputs);
+  work.kernel = prepared->kernel;
   Operands operands{work.inputs, work.outputs};
   if (work.number) operands.number = work.number->index();
-  TROUPE_TRY_ASSIGN(const auto later, separate(runtime, call, work.kernel->loads_wide(), operands));
-  if (const std::size_t bytes = work.kernel->scratch_bytes(); bytes > 0) {
-    const base::Shape shape{static_cast<std::int64_t>(bytes)};
+  TROUPE_TRY_ASSIGN(const auto later,
+                    separate(runtime, prepared->call, work.kernel->loads_wide(), operands));
+  if (prepared->scratch_bytes > 0) {
+    const base::Shape shape{static_cast<std::int64_t>(prepared->scratch_bytes)};
     TROUPE_TRY_ASSIGN(work.scratch,
                       NDArray::empty(runtime, shape, base::DType::u8, device, "scratch"));
   }
-  push(runtime, definition->name, std::move(held), call, options.priority);
+  push(runtime, definition->name, std::move(held), prepared->call, options.priority);
   for (const auto& [own, wanted] : later) TROUPE_TRY(wanted.copy_from(own));
-  results.resize(static_cast<std::size_t>(definition->visible_output_count(call.params)));
+  return {};
+}
+
+/// The first output, or a failed array.
+NDArray first_of(Runtime& runtime, std::string_view op, Recycled<Call>::Handle held,
+                 const ops::Attributes& attributes, const InvokeOptions& options) {
+  NDArray first;
+  const base::Status pushed =
+      push_call(runtime, op, std::move(held), attributes, options, {.first = &first});
+  return pushed.ok() ? first : NDArray::failed(pushed);
+}
+
+}  // namespace
+
+base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
+                                          std::span<const NDArray> inputs,
+                                          const ops::Attributes& attributes,
+                                          const InvokeOptions& options) {
+  Recycled<Call>::Handle held = Recycled<Call>::take();
+  held->inputs.assign(inputs.begin(), inputs.end());
+  std::vector<NDArray> results;
+  TROUPE_TRY(push_call(runtime, op, std::move(held), attributes, options, {.all = &results}));
   return results;
 }
 
 NDArray call(Runtime& runtime, std::string_view op, const std::vector<NDArray>& inputs,
              const ops::Attributes& attributes, const InvokeOptions& options) {
-  base::Result<std::vector<NDArray>> outputs = invoke(runtime, op, inputs, attributes, options);
-  return outputs.ok() ? outputs->front() : NDArray::failed(outputs.status());
+  Recycled<Call>::Handle held = Recycled<Call>::take();
+  held->inputs.assign(inputs.begin(), inputs.end());
+  return first_of(runtime, op, std::move(held), attributes, options);
+}
+
+NDArray call_pair(Runtime& runtime, std::string_view op, const NDArray& a, const NDArray& b) {
+  static const ops::Attributes none;
+  static const InvokeOptions plain;
+  Recycled<Call>::Handle held = Recycled<Call>::take();
+  held->inputs.push_back(a);
+  held->inputs.push_back(b);
+  return first_of(runtime, op, std::move(held), none, plain);
 }
 
 }  // namespace troupe::ndarray

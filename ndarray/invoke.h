@@ -45,6 +45,9 @@ base::Result<std::vector<NDArray>> invoke(Runtime& runtime, std::string_view op,
 NDArray call(Runtime& runtime, std::string_view op, const std::vector<NDArray>& inputs,
              const ops::Attributes& attributes = {}, const InvokeOptions& options = {});
 
+/// call() of two arrays, without attributes.
+NDArray call_pair(Runtime& runtime, std::string_view op, const NDArray& a, const NDArray& b);
+
 /// `array * factor` that nobody has computed. += and -= add it to an array of its shape in one
 /// pass; everything else gets an array of it. It is meant as a temporary alone and cannot be
 /// copied: write `NDArray x = a * 0.1`, not `auto x`. A later use would see what the array is then.

@@ -18,6 +18,8 @@ using base::Errc;
 
 namespace {
 
+// So few are moved before another thread would have taken the work over.
+constexpr std::size_t kBriefBytes = 16384;
 constexpr engine::Lane kRebindLane{{}, engine::LaneKind::priority};
 // Kernels are the last users of most arrays: their thread is awake, and no other one need be woken.
 constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::compute};
@@ -44,12 +46,15 @@ std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool sh
             std::unique_ptr<Chunk> held(last);
             const engine::Variable variable = last->variable;
             if (!variable.engine_stands()) return;
-            last->runtime.engine.push(
-                {"release array", {}, {&variable, 1}, kReleaseLane, kReleasePriority},
-                [held = std::move(held)](engine::RunContext&) mutable {
-                  held.reset();
-                  return base::Status();
-                });
+            last->runtime.engine.push({.name = "release array",
+                                       .writes = {&variable, 1},
+                                       .lane = kReleaseLane,
+                                       .priority = kReleasePriority,
+                                       .brief = true},
+                                      [held = std::move(held)](engine::RunContext&) mutable {
+                                        held.reset();
+                                        return base::Status();
+                                      });
           }};
 }
 
@@ -85,6 +90,7 @@ void push_write(const NDArray& to, engine::Operation operation, Work work) {
   const bool content =
       !to.whole() || std::find(reads.begin(), reads.end(), written[0]) != reads.end();
   (content ? operation.writes : operation.overwrites) = written;
+  operation.brief = operation.brief || to.bytes() <= kBriefBytes;
   push_on_lane(to.runtime().engine, operation,
                [to, content, work = std::move(work)](engine::RunContext& context) {
                  TROUPE_TRY(to.make_writable(content, context.stream));
@@ -292,7 +298,12 @@ base::Status NDArray::read(std::span<std::byte> destination) const {
   engine::Engine& engine = runtime().engine;
   const engine::Variable done = engine.new_variable("read array");
   const engine::Variable reads[] = {variable()};
-  push_on_lane(engine, {"read array", reads, {&done, 1}, copy_lane({}, device_), 0},
+  push_on_lane(engine,
+               {.name = "read array",
+                .reads = reads,
+                .writes = {&done, 1},
+                .lane = copy_lane({}, device_),
+                .brief = true},  // the caller waits for it
                [from = *this, to = destination.data()](engine::RunContext& context) {
                  return copy_bytes(context.stream, to, from.data(), from.bytes());
                });
@@ -305,7 +316,8 @@ base::Status NDArray::write(std::span<const std::byte> source) const {
     return base::error(Errc::invalid_argument, "{} bytes do not fill {} of {}", source.size(),
                        shape_.to_string(), base::dtype_name(dtype_));
   }
-  push_write(*this, {.name = "write array", .lane = copy_lane(device_, {})},
+  // The caller waits for it.
+  push_write(*this, {.name = "write array", .lane = copy_lane(device_, {}), .brief = true},
              [from = source.data()](const NDArray& to, base::Stream* stream) {
                return copy_bytes(stream, to.data(), from, to.bytes());
              });
@@ -323,7 +335,7 @@ base::Status NDArray::rebind(base::Buffer buffer, bool shared) const {
   TROUPE_TRY(check_usable());
   const engine::Variable writes[] = {variable()};
   runtime().engine.push(
-      {.name = "rebind array", .lane = kRebindLane, .overwrites = writes},
+      {.name = "rebind array", .lane = kRebindLane, .overwrites = writes, .brief = true},
       [to = *this, made = std::move(buffer), shared](engine::RunContext&) mutable {
         to.set_buffer(std::move(made), shared);
         return base::Status();

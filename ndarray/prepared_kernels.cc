@@ -11,18 +11,24 @@
 namespace troupe::ndarray {
 
 PreparedKernels::PreparedKernels(std::size_t prepared_kernels_max)
-    : prepared_kernels_max_(prepared_kernels_max) {
+    : prepared_kernels_max_(prepared_kernels_max), calls_(prepared_kernels_max) {
   TROUPE_CHECK(prepared_kernels_max > 0, "a cache of kernels needs room for one");
+}
+
+std::shared_ptr<const PreparedCall> PreparedKernels::find(const CallRequest& request) {
+  std::shared_ptr<const PreparedCall> call = calls_.find(request);
+  if (call != nullptr) hits_.fetch_add(1, std::memory_order_relaxed);
+  return call;
 }
 
 std::shared_ptr<const ops::Kernel> PreparedKernels::find(const ops::OpCall& call) {
   const base::MutexLock lock(mutex_);
   const auto it = index_.find(&call);
   if (it == index_.end()) {
-    ++misses_;
+    misses_.fetch_add(1, std::memory_order_relaxed);
     return nullptr;
   }
-  ++hits_;
+  hits_.fetch_add(1, std::memory_order_relaxed);
   entries_.splice(entries_.begin(), entries_, it->second);
   return it->second->kernel;
 }
@@ -45,16 +51,6 @@ base::Result<std::shared_ptr<const ops::Kernel>> PreparedKernels::get(const ops:
 std::size_t PreparedKernels::size() const {
   const base::MutexLock lock(mutex_);
   return entries_.size();
-}
-
-std::uint64_t PreparedKernels::hits() const {
-  const base::MutexLock lock(mutex_);
-  return hits_;
-}
-
-std::uint64_t PreparedKernels::misses() const {
-  const base::MutexLock lock(mutex_);
-  return misses_;
 }
 
 }  // namespace troupe::ndarray

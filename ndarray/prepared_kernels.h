@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// PreparedKernels: the bounded cache of prepared kernels of imperative calls, keyed by the whole
-// call; a kernel that was dropped from the cache lives on in its users. Any thread.
+// PreparedKernels: the bounded caches of prepared kernels, keyed by the whole call, and of what
+// imperative calls say of themselves; a kernel that was dropped from the cache lives on in its
+// users. Any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "ndarray/prepared_calls.h"
 #include "ops/kernel.h"
 
 namespace troupe::ndarray {
@@ -24,12 +28,18 @@ class PreparedKernels {
  public:
   explicit PreparedKernels(std::size_t prepared_kernels_max = kPreparedKernelsMax);
 
+  /// What is known of an imperative call; null: nothing. Where keep() told it, it counts as a hit.
+  std::shared_ptr<const PreparedCall> find(const CallRequest& request);
+  void keep(const CallRequest& request, std::shared_ptr<const PreparedCall> call) {
+    calls_.keep(request, std::move(call));
+  }
+
   /// The kernel for `call`, from the cache or prepared now. Errors are those of ops::prepare.
   base::Result<std::shared_ptr<const ops::Kernel>> get(const ops::OpCall& call);
 
   std::size_t size() const;
-  std::uint64_t hits() const;
-  std::uint64_t misses() const;
+  std::uint64_t hits() const { return hits_.load(std::memory_order_relaxed); }
+  std::uint64_t misses() const { return misses_.load(std::memory_order_relaxed); }
 
  private:
   struct Hash {
@@ -47,12 +57,13 @@ class PreparedKernels {
   std::shared_ptr<const ops::Kernel> find(const ops::OpCall& call);
 
   const std::size_t prepared_kernels_max_;
+  PreparedCalls calls_;
   mutable base::Mutex mutex_;
   Entries entries_ TROUPE_GUARDED_BY(mutex_);  // most recently used first
   std::unordered_map<const ops::OpCall*, Entries::iterator, Hash, Equal> index_
       TROUPE_GUARDED_BY(mutex_);
-  std::uint64_t hits_ TROUPE_GUARDED_BY(mutex_) = 0;
-  std::uint64_t misses_ TROUPE_GUARDED_BY(mutex_) = 0;
+  std::atomic<std::uint64_t> hits_{0};
+  std::atomic<std::uint64_t> misses_{0};
 };
 
 }  // namespace troupe::ndarray

@@ -207,8 +207,10 @@ Result<std::unique_ptr<Kernel>> KernelDef::prepare(const OpCall& call) const {
     of_one = call;
     of_one.team = 1;
   }
-  TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make_kernel(alone ? of_one : call));
+  const OpCall& chosen = alone ? of_one : call;
+  TROUPE_TRY_ASSIGN(std::unique_ptr<Kernel> kernel, make_kernel(chosen));
   kernel->runs_alone_ = alone;
+  kernel->brief_ = !on_gpus && chosen.team == 1 && rule_seconds(chosen) < kBriefSeconds;
   kernel->loads_wide_ = loads_wide;
   return kernel;
 }

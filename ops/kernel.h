@@ -96,6 +96,8 @@ class Kernel {
   /// True: it is prepared for a team of one, whatever the call says, since what it does takes less
   /// time than a team to come together. It should run so, too.
   bool runs_alone() const { return runs_alone_; }
+  /// True: by its rule a run takes less time than to hand it to another thread.
+  bool brief() const { return brief_; }
   /// True: it refuses tensors that do not begin at multiples of kWideLoadBytes
   /// (support/wide_loads.h).
   bool loads_wide() const { return loads_wide_; }
@@ -104,7 +106,7 @@ class Kernel {
 
  private:
   friend struct KernelDef;
-  bool runs_alone_ = false, loads_wide_ = false;
+  bool runs_alone_ = false, brief_ = false, loads_wide_ = false;
 };
 
 /// For KernelDef::takes_16_bits.

@@ -37,6 +37,8 @@ double roofline_seconds(const OpCall& call, const Speed& speed = {});
 /// The same of a call on a GPU, an H100 in round figures: what recomputation costs there.
 /// roofline_seconds(), by which layouts are chosen on GPUs too, overrates their products.
 double gpu_seconds(const OpCall& call);
+/// Of a call that another thread would not take over any sooner than it is done.
+inline constexpr double kBriefSeconds = 1e-6;
 /// True for a call that takes `seconds` by the rule of its kernel and is quicker on one thread: a
 /// team comes together and parts in a microsecond or two, and its members spin afterwards.
 bool is_quicker_alone(const OpCall& call, double seconds);

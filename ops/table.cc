@@ -2,6 +2,8 @@
 // Joins stems and back-ends to one table and looks operators up.
 #include "ops/table.h"
 
+#include <algorithm>
+
 #include "base/suggest.h"
 #include "base/text.h"
 #include "ops/table_sources.h"
@@ -51,7 +53,8 @@ base::Result<const OpDef*> OpTable::find(std::string_view name) const {
   const auto it = definitions_->index.find(name);
   if (it != definitions_->index.end()) return &definitions_->ops[it->second];
   std::vector<std::string> known;
-  for (const auto& [each, unused] : definitions_->index) known.push_back(each);
+  for (const auto& [each, unused] : definitions_->index) known.emplace_back(each);
+  std::ranges::sort(known);  // of names as near as each other the first is suggested
   return base::error(base::Errc::not_found, "unknown operator '{}'{}",
                      base::shortened(name, base::kQuotedBytesMax), base::did_you_mean(name, known));
 }

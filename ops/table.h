@@ -3,11 +3,10 @@
 // are no registration macros and no static constructors. Any thread reads it.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/numeric_class.h"
@@ -40,7 +39,7 @@ class OpTable {
  private:
   struct Definitions {
     std::vector<OpDef> ops;
-    std::map<std::string, std::size_t, std::less<>> index;
+    std::unordered_map<std::string_view, std::size_t> index;  // names and aliases of ops
   };
   explicit OpTable(const Definitions& definitions) : definitions_(&definitions) {}
   static Definitions join_definitions();

@@ -247,7 +247,7 @@ base::Result<std::unique_ptr<Program>> make_program(ndarray::Runtime& runtime, B
     TROUPE_TRY_ASSIGN(request.prepared, take_sub_batches(std::move(request.prepared), bound.weights,
                                                          options.sub_batch));
   }
-  TROUPE_TRY(complete_heads(runtime, options.device, request.prepared, bound));
+  TROUPE_TRY(complete_heads(runtime, options.memory_device(), request.prepared, bound));
   request.externals = externals_of(request.prepared, bound);
   TROUPE_TRY(check_wide_loads(request.prepared, request.externals));
   request.prologue = prologue_nodes(request.prepared.graph, bound.weights);
@@ -280,6 +280,7 @@ class Binder {
     variables_ = executor.bindings_.arguments;
     variables_.insert(executor.bindings_.auxiliary.begin(), executor.bindings_.auxiliary.end());
     for (const std::string& name : symbol.list_parameters()) weights_.insert(name);
+    for (const std::string& name : executor.options_.inputs) weights_.erase(name);
     for (const std::string& name : symbol.list_auxiliary_states()) weights_.insert(name);
   }
 
@@ -337,8 +338,8 @@ base::Status Binder::add_head_gradients(const std::vector<HeadGradient>& gradien
   const ValueNumbers numbers(flat_);
   for (const HeadGradient& gradient : gradients) {
     const std::size_t v = numbers[flat_.heads[gradient.head]];
-    TROUPE_TRY_ASSIGN(NDArray array,
-                      NDArray::empty(runtime_, shapes[v], dtypes[v], executor_.options_.device));
+    TROUPE_TRY_ASSIGN(NDArray array, NDArray::empty(runtime_, shapes[v], dtypes[v],
+                                                    executor_.options_.memory_device()));
     bound.variables.emplace(gradient.name, array);
     executor_.head_gradients_.push_back(std::move(array));
     executor_.needs_head_gradients_ |= gradient.leads;
@@ -356,7 +357,7 @@ base::Result<GradientHeads> Binder::prepare_gradients(BoundGraph& bound) {
     NDArray& gradient = bindings.gradients[name];
     if (!gradient) {
       TROUPE_TRY_ASSIGN(gradient, NDArray::zeros(runtime_, argument.shape(), argument.dtype(),
-                                                 executor_.options_.device));
+                                                 executor_.options_.memory_device()));
     }
     bound.heads.push_back(gradient);
     if (bindings.grad_req.at(name) != GradReq::add) continue;
@@ -471,10 +472,10 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
     return base::error(Errc::invalid_argument,
                        "bind: neither training nor prediction is asked for");
   }
-  TROUPE_TRY(check_bindings(runtime, symbol, bindings, options.device));
+  TROUPE_TRY(check_bindings(runtime, symbol, bindings, options.memory_device()));
   if (options.loss_scale || !options.loss_scale.status().ok()) {
     const NDArray& scale = options.loss_scale;
-    TROUPE_TRY(check_array(runtime, "loss_scale", scale, options.device));
+    TROUPE_TRY(check_array(runtime, "loss_scale", scale, options.memory_device()));
     if (scale.dtype() != base::DType::f32 || scale.shape().rank() != 1 || scale.bytes() == 0) {
       return base::error(Errc::invalid_argument, "bind: the loss scale is {} {}, not f32 (n,)",
                          base::dtype_name(scale.dtype()), scale.shape().to_string());
@@ -499,7 +500,7 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   TROUPE_TRY(check_overlaps(symbol.graph(), symbol.list_outputs(), bindings));
   std::unique_ptr<Executor> executor(new Executor(runtime, std::move(bindings), options));
   ExecutorOptions& own = executor->options_;
-  if (!own.arena) own.arena = std::make_shared<Arena>(runtime, own.device);
+  if (!own.arena) own.arena = std::make_shared<Arena>(runtime, own.memory_device());
   if (!own.step) {
     TROUPE_TRY_ASSIGN(own.step, NDArray::zeros(runtime, {}, base::DType::i64));
   }
@@ -507,9 +508,9 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
   if (!runtime.engine.owns(own.arena->memory()->variable)) {
     return base::error(Errc::invalid_argument, "bind: the arena belongs to another engine");
   }
-  if (own.arena->device() != own.device) {
+  if (own.arena->device() != own.memory_device()) {
     return base::error(Errc::invalid_argument, "bind: the arena is of {}, the executor of {}",
-                       own.arena->device().to_string(), own.device.to_string());
+                       own.arena->device().to_string(), own.memory_device().to_string());
   }
   if (own.step.dtype() != base::DType::i64 || own.step.shape() != base::Shape() ||
       !own.step.whole() || own.step.device() != base::Device{}) {
@@ -526,6 +527,9 @@ base::Result<std::unique_ptr<Executor>> Executor::bind(ndarray::Runtime& runtime
 }
 
 base::Status Executor::check_engine() const {
+  if (options_.plan_only) {
+    return base::error(Errc::failed_precondition, "the executor was bound to be looked at alone");
+  }
   if (options_.step.variable().engine_stands()) return {};
   return base::error(Errc::failed_precondition, "the engine of this executor has ended");
 }

@@ -65,6 +65,10 @@ struct ExecutorOptions {
   /// Samples that a prediction computes at a time, at most; 0: chosen. Where samples do not mix and
   /// weights are small beside them; no bit depends on it.
   std::int64_t sub_batch = 0;
+  /// It is looked at and never run: its memory, arena and arrays, is of the host whatever the
+  /// device is. Calls that would run something are failed_precondition.
+  bool plan_only = false;
+  base::Device memory_device() const { return plan_only ? base::Device{} : device; }
   bool train = true;       ///< prepare the graph of forward(true) and backward
   bool predict = true;     ///< prepare the graph of forward(false)
   std::uint64_t seed = 0;  ///< of random nodes: stream "<operator>/<node>/<rank>"
@@ -75,6 +79,9 @@ struct ExecutorOptions {
   /// The step that random nodes count by: 0-d i64, of bytes of its own; empty: an own one, see
   /// set_step.
   ndarray::NDArray step = {};
+  /// Arguments that are given anew for each pass, and so no weights, whatever their names are
+  /// (Symbol::list_parameters).
+  std::vector<std::string> inputs = {};
   /// Called behind every node; null: nobody looks. unimplemented on devices with streams.
   Monitor monitor = nullptr;
 };

@@ -328,6 +328,9 @@ MeasureFunction measure_on(ndarray::Runtime& runtime) {
   return [&runtime, reference = std::make_shared<Reference>()](const ops::OpCall& call,
                                                                const ops::Offer& offer) {
     base::Result<double> seconds = measure(runtime, *reference, call, offer);
+    // Tensors of other calls have other sizes, and a device's libraries need memory beside the
+    // pool.
+    if (ndarray::uses_stream(call.device)) runtime.storage.trim();
     if (seconds.status().code() == base::Errc::data_loss) {
       base::log_warn("autotune: {}: {}", call.op->name, seconds.status().text());
     }

@@ -82,6 +82,14 @@ base::Status check_input_names(const std::string& label, const std::vector<std::
 
 }  // namespace
 
+/// What an operator's attributes say of the variables that it makes: how they learn and begin. Its
+/// shape is its own.
+static ops::Attributes for_inputs(ops::Attributes extra) {
+  extra.erase("__shape__");
+  std::erase_if(extra, [](const auto& attribute) { return !attribute.first.starts_with("__"); });
+  return extra;
+}
+
 base::Result<Symbol> Symbol::create(const ops::OpTable& table, std::string_view op,
                                     std::string name, const Inputs& inputs,
                                     const ops::Attributes& attributes) {
@@ -107,7 +115,7 @@ base::Result<Symbol> Symbol::create(const ops::OpTable& table, std::string_view 
     } else if (const auto it = inputs.named.find(names[i]); it != inputs.named.end()) {
       source = it->second;
     } else if (!name.empty()) {
-      source = variable(fmt::format("{}_{}", name, names[i]));
+      source = variable(fmt::format("{}_{}", name, names[i]), for_inputs(node->extra));
     } else {
       return base::error(Errc::invalid_argument,
                          "{} needs a name, from which its input '{}' gets one", label, names[i]);
@@ -129,6 +137,7 @@ base::Result<Symbol> Symbol::create(const ops::OpTable& table, std::string_view 
 
 base::Result<Symbol> Symbol::compose(const std::map<std::string, Symbol>& replacements) const {
   Graph flat = graph();
+  const std::vector<bool> unnamed = unnamed_nodes();
   std::vector<std::shared_ptr<const Node>> made;
   std::vector<std::optional<Entry>> replaced(flat.nodes.size());
   std::unordered_set<std::string> used;
@@ -150,6 +159,7 @@ base::Result<Symbol> Symbol::compose(const std::map<std::string, Symbol>& replac
       node->inputs.push_back(replaced[from] ? *replaced[from] : Entry{made[from], input.output});
     }
     node->take(std::move(source));
+    if (unnamed[i]) node->name.clear();  // numbered where the whole is laid out
     made.push_back(std::move(node));
   }
   for (const auto& [name, unused] : replacements) {
@@ -242,6 +252,14 @@ Graph Symbol::graph() const {
   }
   name_nodes(graph);
   return graph;
+}
+
+std::vector<bool> Symbol::unnamed_nodes() const {
+  std::vector<const Node*> roots;
+  for (const Entry& entry : outputs_) roots.push_back(entry.node.get());
+  std::vector<bool> unnamed;
+  for (const Node* node : topological(roots)) unnamed.push_back(node->name.empty());
+  return unnamed;
 }
 
 Symbol Symbol::from_graph(const Graph& graph) {

@@ -101,6 +101,9 @@ class Symbol {
     std::shared_ptr<const Node> node;
     int output = 0;
   };
+  /// Of graph(): which nodes get their names there.
+  std::vector<bool> unnamed_nodes() const;
+
   std::vector<Entry> outputs_;
 };
 

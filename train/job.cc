@@ -126,8 +126,13 @@ base::Status check_keys(const symbol::Symbol& network, const NetworkKeys& keys,
   return {};
 }
 
-/// True where a softmax leads to the value: what nothing normalises holds no probabilities.
-bool behind_softmax(const symbol::Graph& graph, symbol::Value value) {
+/// True where a softmax leads to the value, and no operator with weights lies behind it: what
+/// nothing normalises holds no probabilities. `weights`: names of variables.
+bool behind_softmax(const symbol::Graph& graph, symbol::Value value,
+                    const std::set<std::string>& weights) {
+  const auto is_weight = [&](symbol::Value input) {
+    return graph.node(input).is_variable() && weights.contains(graph.node(input).name);
+  };
   std::set<std::string_view> operators;
   std::vector<bool> seen(graph.nodes.size(), false);
   std::vector<symbol::Value> open = {value};
@@ -138,6 +143,7 @@ bool behind_softmax(const symbol::Graph& graph, symbol::Value value) {
     if (node.is_variable() || seen[symbol::node_index(next)]) continue;
     seen[symbol::node_index(next)] = true;
     operators.insert(node.op->name);
+    if (std::ranges::any_of(node.inputs, is_weight)) continue;
     open.insert(open.end(), node.inputs.begin(), node.inputs.end());
   }
   return operators.contains("softmax_output") || operators.contains("softmax") ||
@@ -155,7 +161,8 @@ base::Status check_scored(const symbol::Symbol& network, const base::Shape& two)
                        name, two.to_string());
   }
   const symbol::Graph graph = network.graph();
-  if (behind_softmax(graph, graph.heads.front())) return {};
+  const std::vector<std::string> weights = network.list_parameters();
+  if (behind_softmax(graph, graph.heads.front(), {weights.begin(), weights.end()})) return {};
   return base::error(base::Errc::invalid_argument,
                      "output {} holds no probabilities, as no softmax leads to it: loss and "
                      "accuracy are read from the first output",

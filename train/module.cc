@@ -61,6 +61,10 @@ base::Status Module::declare() {
   TROUPE_TRY_ASSIGN(NetworkKeys network, network_keys(symbol_, options_.inputs, options_.keys));
   options_.inputs = network.inputs;
   label_reading_ = label_attributes(symbol_);
+  const symbol::Graph graph = symbol_.graph();
+  draws_ = std::ranges::any_of(graph.nodes, [](const symbol::GraphNode& node) {
+    return node.op != nullptr && node.op->random;
+  });
   set_wires(network.keys, options_.gradient_wire, options_.weight_wire);
   TROUPE_TRY_ASSIGN(with_gradient_, keys_with_gradient(runtime_.ops, symbol_, network.keys));
   if (options_.loss_scale) {
@@ -100,6 +104,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch, bool trains) {
   symbol::Bindings bindings;
   symbol::ExecutorOptions how;
   how.train = trains;
+  how.inputs = {options_.inputs.data, options_.inputs.label};
   for (const KeyInfo& key : keys_) {
     if (key.kind == KeyKind::loss_scale) {
       if (trains) how.loss_scale = parameter(key.id);
@@ -403,11 +408,20 @@ base::Result<BatchMetrics> Module::training_metrics() const {
                                executor.arguments().at(options_.inputs.label), label_reading_);
 }
 
+// Operators that draw in predictions, too, draw anew in each: at steps that no training reaches.
+base::Status Module::push_prediction(symbol::Executor& executor) {
+  constexpr std::int64_t kFirst = std::int64_t{1} << 47;
+  if (draws_) {
+    TROUPE_TRY(executor.set_step(kFirst + static_cast<std::int64_t>(predictions_++ % kFirst)));
+  }
+  return executor.forward(false);
+}
+
 base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
   TROUPE_TRY_ASSIGN(const Bound* taken, bound_for_prediction(batch.size));
   TROUPE_TRY(load(*taken, batch));
   symbol::Executor& executor = *taken->executor;
-  TROUPE_TRY(executor.forward(false));
+  TROUPE_TRY(push_prediction(executor));
   return BatchMetrics::compute(executor.outputs().front(),
                                executor.arguments().at(options_.inputs.label), label_reading_);
 }
@@ -419,6 +433,7 @@ base::Result<MetricValues> Module::score(data::BatchIterator& batches,
   // The engine has a batch to compute while the numbers of the one before are read.
   std::optional<BatchMetrics> before;
   batches.seek(0);
+  predictions_ = 0;  // so that a score hangs on the weights and the data alone
   while (true) {
     if (stop != nullptr && stop->load()) {
       return base::error(base::Errc::cancelled, "scoring was stopped");
@@ -456,7 +471,7 @@ base::Result<std::vector<NDArray>> Module::predict(const NDArray& data) {
   symbol::Executor& executor = *taken->executor;
   TROUPE_TRY(executor.arguments().at(inputs.data).copy_from(data));
   TROUPE_TRY(executor.arguments().at(inputs.label).clear());  // a loss among the outputs reads it
-  TROUPE_TRY(executor.forward(false));
+  TROUPE_TRY(push_prediction(executor));
   std::vector<NDArray> outputs;
   for (const NDArray& output : executor.outputs()) {
     TROUPE_TRY(outputs.emplace_back(output.copy()).status());

@@ -117,7 +117,8 @@ class Module {
                                    const std::atomic<bool>* stop = nullptr);
   /// Outputs for `data` (n, sample...), n >= 1, in the module's dtype, by the graph for prediction
   /// (without dropout, batch_norm by its running statistics): new arrays with n rows each. A
-  /// loss among the outputs is that of class 0.
+  /// loss among the outputs is that of class 0. Operators that draw here, too (dropout of mode
+  /// "always"), draw anew each time.
   /// invalid_argument for another shape or dtype.
   base::Result<std::vector<ndarray::NDArray>> predict(const ndarray::NDArray& data);
 
@@ -175,6 +176,7 @@ class Module {
   base::Result<Bound*> bound(std::int64_t batch, bool trains);
   base::Result<Bound*> bound_for_prediction(std::int64_t batch);
   base::Status load(const Bound& bound, const ModuleBatch& batch);
+  base::Status push_prediction(symbol::Executor& executor);
   base::Result<base::Buffer> in_dtype(const base::Buffer& values);
   void push_gradient(std::uint32_t key, const store::PushInfo& info);
 
@@ -194,7 +196,9 @@ class Module {
   std::list<Bound> executors_;                      // most recently used first
   Bound* last_trained_ = nullptr;                   // null when the last batch had no samples
   bool plan_told_ = false;
-  bool outputs_lost_ = false;  // that batch's, to a prediction
+  bool draws_ = false;             // some operator of the symbol does
+  std::uint64_t predictions_ = 0;  // since the last scoring of many batches began
+  bool outputs_lost_ = false;      // that batch's, to a prediction
   store::KVStore* store_ = nullptr;
 };
 

@@ -21,6 +21,11 @@ inline base::Status status_of(cudaError_t error, base::Device device, const char
                      cudaGetErrorString(error));
 }
 
+/// For calls that nobody can do anything about: their errors are no later call's.
+inline void ignore(cudaError_t error) {
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
 /// The device that the calling thread issues on (Stream::attach); -1: none.
 inline thread_local int attached_device = -1;
 /// One that this process has made a stream of, and so uses anyway; -1: none yet. Memory of the host

@@ -25,7 +25,7 @@ Result<std::byte*> allocate(Device device, std::size_t bytes) {
 
 void release(Device device, std::byte* data) {
   const DeviceScope scope(device);
-  static_cast<void>(cudaFree(data));  // fails when the process ends or the device has failed
+  ignore(cudaFree(data));  // fails when the process ends or the device has failed
 }
 
 Status fill(Device device, std::byte* data, std::byte value, std::size_t bytes) {
@@ -46,7 +46,9 @@ std::uint64_t free_bytes(Device device) {
   const DeviceScope scope(device);
   if (!scope.status().ok()) return 0;
   std::size_t free = 0, total = 0;
-  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+  const cudaError_t asked = cudaMemGetInfo(&free, &total);
+  ignore(asked);
+  return asked == cudaSuccess ? free : 0;
 }
 
 namespace {
@@ -60,7 +62,7 @@ Peer enable_peer(Device device, Device peer) {
   if (!scope.status().ok()) return Peer::no;
   cudaError_t got = cudaDeviceCanAccessPeer(&can, device.index, peer.index);
   if (got == cudaSuccess && can != 0) got = cudaDeviceEnablePeerAccess(peer.index, 0);
-  if (got != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
+  ignore(got);
   if (got == cudaErrorPeerAccessAlreadyEnabled) return Peer::was;
   return got == cudaSuccess && can != 0 ? Peer::is_now : Peer::no;
 }
@@ -165,7 +167,7 @@ Result<std::byte*> allocate_pinned(std::size_t bytes) {
 
 void release_pinned(std::byte* data) {
   const DeviceScope scope(pinning_device());
-  static_cast<void>(cudaFreeHost(data));
+  ignore(cudaFreeHost(data));
 }
 
 }  // namespace troupe::gpu

@@ -29,7 +29,7 @@ class EventPool {
   EventPool(Device device, unsigned flags) : device_(device), flags_(flags) {}
   ~EventPool() {
     const DeviceScope scope(device_);
-    for (cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
+    for (cudaEvent_t event : free_) ignore(cudaEventDestroy(event));
   }
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
@@ -77,7 +77,7 @@ class CudaEvent final : public base::Event {
     // Any thread asks: one without a device would take memory of the first.
     const DeviceScope scope(pool_->device());
     const cudaError_t now = cudaEventQuery(event_);
-    if (now != cudaSuccess) static_cast<void>(cudaGetLastError());  // is no later call's
+    ignore(now);
     if (now == cudaErrorNotReady) return false;
     passed_.store(true, std::memory_order_release);  // an error is told by wait_on_host()
     return true;
@@ -116,7 +116,7 @@ class CudaGraph final : public base::StreamGraph {
   CudaGraph(Device device, cudaGraphExec_t graph) : device_(device), graph_(graph) {}
   ~CudaGraph() override {
     const DeviceScope scope(device_);
-    static_cast<void>(cudaGraphExecDestroy(graph_));
+    ignore(cudaGraphExecDestroy(graph_));
   }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
@@ -137,8 +137,8 @@ class CudaStream final : public base::GraphStream {
         timed_events_(std::make_shared<EventPool>(device, kTimedEvent)) {}
   ~CudaStream() override {
     const DeviceScope scope(device_);
-    static_cast<void>(cudaStreamSynchronize(stream_));
-    static_cast<void>(cudaStreamDestroy(stream_));
+    ignore(cudaStreamSynchronize(stream_));
+    ignore(cudaStreamDestroy(stream_));
   }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -185,7 +185,7 @@ class CudaStream final : public base::GraphStream {
     cudaGraphExec_t ready = nullptr;
     const Status made =
         status_of(cudaGraphInstantiate(&ready, graph, 0), device_, "cudaGraphInstantiate");
-    static_cast<void>(cudaGraphDestroy(graph));
+    ignore(cudaGraphDestroy(graph));
     TROUPE_TRY(made);
     return std::shared_ptr<base::StreamGraph>(std::make_shared<CudaGraph>(device_, ready));
   }

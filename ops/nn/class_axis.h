@@ -67,6 +67,11 @@ class Labels {
     for (std::int64_t row = 0; row < view_.elements(); ++row) {
       const std::int64_t label = raw(row);
       if ((label >= 0 && label < classes) || ignored(label)) continue;
+      if (label == kBetween) {
+        return base::error(base::Errc::invalid_argument,
+                           "label {} at position {} is none of the {} classes", real(row), row,
+                           classes);
+      }
       return base::error(base::Errc::invalid_argument,
                          "label {} at position {} is out of range for {} classes", label, row,
                          classes);
@@ -81,13 +86,15 @@ class Labels {
   }
 
  private:
+  /// Of a row whose number is no integer of moderate size: no class, and not ignored.
+  static constexpr std::int64_t kBetween = INT64_MIN;
+
   bool ignored(std::int64_t label) const { return label == ignore_; }
   std::int64_t raw(std::int64_t row) const {
     switch (view_.dtype) {
       case base::DType::f32:
-        return integer(static_cast<double>(view_.as<float>()[row]));
       case base::DType::f64:
-        return integer(view_.as<double>()[row]);
+        return integer(real(row));
       case base::DType::i64:
         return view_.as<std::int64_t>()[row];
       case base::DType::i32:
@@ -96,10 +103,14 @@ class Labels {
         return view_.as<std::uint8_t>()[row];
     }
   }
-  /// A number that is no integer of moderate size is no class.
+  /// Of floating labels.
+  double real(std::int64_t row) const {
+    return view_.dtype == base::DType::f32 ? static_cast<double>(view_.as<float>()[row])
+                                           : view_.as<double>()[row];
+  }
   static std::int64_t integer(double value) {
-    return value > -0x1.0p52 && value < 0x1.0p52 ? static_cast<std::int64_t>(std::floor(value))
-                                                 : INT64_MIN;
+    const bool moderate = value > -0x1.0p52 && value < 0x1.0p52;
+    return moderate && value == std::floor(value) ? static_cast<std::int64_t>(value) : kBetween;
   }
 
   base::TensorView view_;

@@ -41,8 +41,8 @@ struct DeviceLabels {
   TROUPE_HOST_DEVICE static std::int64_t integer(double value) {
     using std::floor;
     const bool moderate = value > -0x1.0p52 && value < 0x1.0p52;
-    return moderate ? static_cast<std::int64_t>(floor(value))
-                    : std::numeric_limits<std::int64_t>::min();
+    return moderate && value == floor(value) ? static_cast<std::int64_t>(value)
+                                             : std::numeric_limits<std::int64_t>::min();
   }
   TROUPE_HOST_DEVICE std::int64_t raw(std::int64_t row) const {
     switch (dtype) {
@@ -169,7 +169,8 @@ struct SoftmaxAt {
 
   TROUPE_HOST_DEVICE static W result(const SoftmaxTotal<W>& total, W x) {
     using std::exp, std::log;
-    if constexpr (kLogarithm) return x - (total.peak + log(total.sum));
+    // In this order: beside a large peak the logarithm would be rounded away.
+    if constexpr (kLogarithm) return (x - total.peak) - log(total.sum);
     return exp(x - total.peak) / total.sum;
   }
   TROUPE_HOST_DEVICE void operator()(std::int64_t i) const {

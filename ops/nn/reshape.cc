@@ -23,12 +23,21 @@ class CodeReader {
     if (rest_ < 0) return result_;
     result_.set(rest_, 1);
     const std::int64_t known = result_.elements();
-    if (known == 0 || data_.elements() % known != 0) return bad("no extent fits for -1");
+    if (known == 0) return read_rest_of_none();
+    if (data_.elements() % known != 0) return bad("no extent fits for -1");
     result_.set(rest_, data_.elements() / known);
     return result_;
   }
 
  private:
+  /// Without elements: what -1 would be for any other number in place of 0.
+  base::Result<Shape> read_rest_of_none() {
+    std::int64_t data = 1;
+    for (const std::int64_t extent : data_.dims()) data *= std::max<std::int64_t>(extent, 1);
+    if (data_.elements() != 0 || data % known_ != 0) return bad("no extent fits for -1");
+    result_.set(rest_, data / known_);
+    return result_;
+  }
   Status bad(std::string_view why) const {
     return base::error(base::Errc::invalid_argument, "data of shape {} cannot become {}: {}",
                        data_.to_string(), to_attribute(Shape(codes_)), why);

@@ -22,7 +22,7 @@ struct CrossEntropyRows : DeviceSum<Wide<T>> {
     if (label == DeviceLabels::kIgnored) return W{0};
     if (label == DeviceLabels::kNoClass) return std::numeric_limits<W>::quiet_NaN();
     const SoftmaxTotal<W> total = totals[row];
-    return total.peak + log(total.sum) - static_cast<W>(data[v.offset(row, label)]);
+    return log(total.sum) - (static_cast<W>(data[v.offset(row, label)]) - total.peak);
   }
   TROUPE_HOST_DEVICE void store(std::int64_t row, W sum) const { out.store(row, sum); }
 };

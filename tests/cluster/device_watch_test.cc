@@ -284,6 +284,7 @@ TEST_CASE("a driver that hangs takes its GPUs out of service, and holds up nobod
     fixture.now_ms = asked_ms + 2 * DeviceWatch::kAnswerMs;
     fixture.step_until([&] { return fixture.told.size() == 2; });
     CHECK(fixture.told[1].empty());
+    CHECK(fixture.begun_ms >= asked_ms + 2 * DeviceWatch::kAnswerMs);  // by a look of that time
   }
   SECTION("not even the end") {
     fixture.watch.reset();

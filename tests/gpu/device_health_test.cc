@@ -37,6 +37,8 @@ TEST_CASE("a GPU that is lost or needs a reset is out of service at once", "[dev
   const DeviceSample lost = answered(DeviceAnswer::lost);
   CHECK(verdict(counted(0), lost) == "GPU 2 (NVIDIA H100, GPU-1) has fallen off the bus");
   CHECK(check_health(kWho, nullptr, lost).text() == verdict(counted(0), lost));
+  CHECK(verdict(counted(0), answered(DeviceAnswer::gone)) ==
+        "GPU 2 (NVIDIA H100, GPU-1) is not there any more: its GPU has been cut anew (MIG)");
   CHECK(verdict(counted(0), answered(DeviceAnswer::needs_reset)) ==
         "GPU 2 (NVIDIA H100, GPU-1) needs a reset");
   CHECK(verdict(lost, counted(0)).empty());

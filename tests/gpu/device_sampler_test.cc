@@ -121,6 +121,18 @@ TEST_CASE("a device that is not shown is lost where it was shown before", "[devi
   for (int i = 0; i < 3; ++i) CHECK(sampler.look()[0].answer == DeviceAnswer::lost);
 }
 
+TEST_CASE("a slice that is not shown any more is gone, not lost", "[device_sampler]") {
+  const FakeNvml fake;
+  fake.says("count 1\n0 pci 0 1 0\n0 mig 1\n7 uuid MIG-7\n7 memory 1000 300\n");
+  auto sampler = DeviceSampler::open(
+      {{0, {.name = "H100", .uuid = "MIG-7", .pci_bus_id = "00000000:01:00.0"}}},
+      {FakeNvml::file()});
+  REQUIRE(sampler.ok());
+  CHECK(sampler->look()[0].answer == DeviceAnswer::whole);
+  fake.says("count 1\n0 pci 0 1 0\n0 mig 1\n8 uuid MIG-8\n8 memory 1000 300\n");
+  CHECK(sampler->look()[0].answer == DeviceAnswer::gone);
+}
+
 TEST_CASE("without NVML there is no sampler, and where it goes later no device answers",
           "[device_sampler]") {
   const FakeNvml fake;

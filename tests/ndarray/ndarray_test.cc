@@ -552,6 +552,17 @@ TEST_CASE("a multiple is added in one pass, with the bits of two") {
   }
 }
 
+TEST_CASE("hidden outputs are written where visible ones are added to") {
+  TestRuntime test;
+  const NDArray data = array(test.runtime, {1, 1, 2, 2}, {1, 4, 3, 2});
+  const NDArray sum = array(test.runtime, {1, 1, 1, 1}, {10});
+  const ops::Attributes pool = {{"kernel", "(2, 2)"}, {"pool_type", "max"}};
+  const NDArray added =
+      call(test.runtime, "pooling", {data}, pool, {.outputs = {sum}, .mode = ops::WriteMode::add});
+  REQUIRE(added.status().ok());
+  CHECK(values(sum) == std::vector<float>{14});
+}
+
 TEST_CASE("a kernel that was prepared for 0 does not serve -0") {
   TestRuntime test;
   const NDArray one = array(test.runtime, {1}, {1});

@@ -113,7 +113,7 @@ TEST_CASE("a label that is no class gives NaN, one that is ignored nothing", "[d
   const OpTable table = OpTable::build();
   const Tensor data = tensor_of({3, 2}, {1, 2, 3, 4, 5, 7});
   const Tensor head = tensor_of({1}, {1});
-  for (const double label : {-1.0, 2.0, kNan, kInfinity}) {
+  for (const double label : {-1.0, 2.0, 0.5, -0.5, kNan, kInfinity}) {
     INFO("label " << label);
     const Tensor labels = tensor_of({3}, {1, label, 0});
     for (const char* name : {"softmax_output_backward", "softmax_cross_entropy_backward"}) {
@@ -129,7 +129,7 @@ TEST_CASE("a label that is no class gives NaN, one that is ignored nothing", "[d
     }
   }
   const Attributes ignored = {{"use_ignore", "True"}, {"ignore_label", "-1"}};
-  const Tensor labels = tensor_of({3}, {1, -1, 0.5});
+  const Tensor labels = tensor_of({3}, {1, -1, 0});
   for (const char* name : {"softmax_output_backward", "softmax_cross_entropy", "accuracy_count",
                            "cross_entropy_sum"}) {
     check_alike(table, name, {data, labels}, ignored);

@@ -341,9 +341,13 @@ TEST_CASE("labels: scaled, ignored, smoothed, out of range", "[loss]") {
   const std::vector<base::TensorView> in = {data.view(), label.view()};
   const std::vector<base::TensorView> out = {result.view()};
   base::SlotStore slots;
-  const base::Status status = kernel.value()->run({.inputs = in, .outputs = out, .slots = &slots});
-  CHECK(status.code() == base::Errc::invalid_argument);
-  CHECK(status.text() == "label 4 at position 1 is out of range for 4 classes");
+  const auto run = [&] {
+    return kernel.value()->run({.inputs = in, .outputs = out, .slots = &slots});
+  };
+  CHECK(run().code() == base::Errc::invalid_argument);
+  CHECK(run().text() == "label 4 at position 1 is out of range for 4 classes");
+  label.set(1, 1.5);
+  CHECK(run().text() == "label 1.5 at position 1 is none of the 4 classes");
 }
 
 TEST_CASE("relu lets NaN pass and ends gradients, as PyTorch's", "[activation][nan]") {
@@ -444,6 +448,11 @@ TEST_CASE("reshape follows MXNet's codes and explains misfits", "[reshape]") {
   CHECK(target({2, 3, 4}, "(-4, 1, 2, -2)") == "(1, 2, 3, 4)");
   CHECK(target({2, 3, 4}, "(2, -4, -1, 3, -2)") == "(2, 1, 3, 4)");
   CHECK(target({10, 5, 4}, "(-1, 0)") == "(40, 5)");
+  CHECK(target({0, 3, 4}, "(0, -1)") == "(0, 12)");  // no samples
+  CHECK(target({0, 3, 4}, "(0, -1, 2)") == "(0, 6, 2)");
+  CHECK(target({0, 3, 4}, "(0, -1, 5)") ==
+        "[reshape] data of shape (0, 3, 4) cannot become (0, -1, 5): no extent fits for -1");
+  CHECK(target({0, 6}, "(3, -1)") == "(3, 0)");
   CHECK(target({10, 5, 4}, "(-1, 0)", "True") == "(50, 4)");
   CHECK(target({2, 3, 4}, "(5, -1)") ==
         "[reshape] data of shape (2, 3, 4) cannot become (5, -1): no extent fits for -1");

@@ -11,6 +11,7 @@
 #include "base/float16.h"
 #include "ndarray/invoke.h"
 #include "symbol/arena.h"
+#include "tests/support/delayed_stream.h"
 #include "tests/symbol/bound.h"
 
 namespace troupe::symbol {
@@ -267,6 +268,32 @@ TEST_CASE("what bind adds is not taken for a variable that has no array") {
   bindings.grad_req["data"] = GradReq::add;
   CHECK(mentions(Executor::bind(test.runtime, net, bindings).status(),
                  {"'data_gradient_sum' has no array"}));
+}
+
+TEST_CASE("an executor that is only looked at has its memory on the host") {
+  TestRuntime test;
+  const base::Device delayed{base::DeviceKind::delayed, 0};
+  tests::DelayedStream stream;
+  engine::EngineOptions engine_options;
+  engine_options.streams = {&stream};
+  const auto engine = engine::make_threaded_engine(engine_options, test.clock);
+  ndarray::Runtime runtime{*engine, test.storage, table(), test.kernels, test.clock};
+  Bindings bindings;
+  bindings.arguments["data"] = NDArray::zeros(runtime, base::Shape{2}).value();
+  bindings.grad_req["data"] = GradReq::write;
+  Composer c(table());
+  const Symbol net = c.call("exp", "out", {c.variable("data")});
+  ExecutorOptions options;
+  options.device = delayed;
+  CHECK(mentions(Executor::bind(runtime, net, bindings, options).status(), {"not on delayed:0"}));
+  options.plan_only = true;
+  const auto executor = Executor::bind(runtime, net, bindings, options);
+  REQUIRE(executor.ok());
+  CHECK_FALSE((*executor)->report().nodes.empty());
+  for (const NDArray& output : (*executor)->outputs()) CHECK(output.device() == base::Device{});
+  CHECK((*executor)->forward(true).code() == base::Errc::failed_precondition);
+  CHECK((*executor)->backward().code() == base::Errc::failed_precondition);
+  CHECK((*executor)->set_step(1).code() == base::Errc::failed_precondition);
 }
 
 TEST_CASE("an arena of another device is refused") {

@@ -57,6 +57,26 @@ std::uint64_t kept_nodes(const Predicting& p) {
   }));
 }
 
+TEST_CASE("what is given anew for each pass is no weight, whatever its name is") {
+  Composer c(table());
+  Symbol net = c.call("convolution", "conv1", {c.variable("picture")},
+                      {{"kernel", "(3, 3)"}, {"num_filter", "16"}, {"no_bias", "True"}});
+  net = c.finish(net).value();
+  const auto kept_bytes = [&](const std::vector<std::string>& inputs) {
+    tests::TestRuntime test;
+    Bindings bindings = allocate_bindings(test.runtime, net, {{"picture", {2, 16, 8, 8}}},
+                                          base::DType::f32, {}, Content::initial)
+                            .value();
+    ExecutorOptions options{.products = base::DType::bf16, .train = false};
+    options.inputs = inputs;
+    return Executor::bind(test.runtime, net, std::move(bindings), options)
+        .value()
+        ->report()
+        .prologue_bytes;
+  };
+  CHECK(kept_bytes({"picture"}) < kept_bytes({}));
+}
+
 TEST_CASE("a prediction reorders no weights unless they have changed", "[onednn]") {
   Predicting p(convolutions());
   const std::uint64_t kept = kept_nodes(p);

@@ -44,6 +44,30 @@ TEST_CASE("composition by name, replacement of variables, groups") {
   CHECK(Symbol::group(pair).list_outputs() == Names{"fc_output", "softmax_output"});
 }
 
+TEST_CASE("unnamed nodes stay unnamed where symbols are put together") {
+  Composer c(table());
+  const Symbol block = c.call("activation", "", {c.variable("x")}, {{"act_type", "relu"}});
+  const Symbol once = block.compose({{"x", c.call("exp", "", {c.variable("y")})}}).value();
+  const Symbol twice = block.compose({{"x", once}}).value();
+  CHECK(twice.validate().ok());
+  CHECK(twice.list_outputs() == Names{"activation1_output"});
+  CHECK(block.compose({{"x", twice}}).value().validate().ok());
+}
+
+TEST_CASE("variables that an operator makes learn and begin as it says") {
+  Composer c(table());
+  const Symbol fc = c.call(
+      "fully_connected", "fc", {c.variable("data")},
+      {{"num_hidden", "4"}, {"__lr_mult__", "0"}, {"__init__", "zeros"}, {"__shape__", "(4,)"}});
+  const Symbol net = c.finish(fc).value();
+  for (const GraphNode& node : net.graph().nodes) {
+    INFO(node.name);
+    CHECK(node.extra.contains("__lr_mult__") == (node.name != "data"));
+    CHECK(node.extra.contains("__init__") == (node.name != "data"));
+    CHECK(node.extra.contains("__shape__") == (node.name == "fc"));
+  }
+}
+
 TEST_CASE("wrong calls name operator, node and input") {
   const Symbol x = Symbol::variable("x");
   const auto create = [](std::string_view op, std::string name, const Inputs& inputs,

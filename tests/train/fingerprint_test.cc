@@ -78,7 +78,7 @@ train.initializer.name = msra
 train.initializer.scale = 0.3
 train.initializer.fan = in
 train.initializer.distribution = normal
-train.weights = first.safetensors
+train.weights = given
 train.keys = conv*: lr_mult 0, wd_mult default
 train.keys = fc_bias: lr_mult default, wd_mult 0.5
 workers.machines = 4
@@ -183,6 +183,23 @@ TEST_CASE("what no bit depends on is not in a fingerprint", "[fingerprint]") {
     change(job);
     CHECK(job_fingerprint(job) == text);
   }
+}
+
+TEST_CASE("where a job's first weights lay does not matter, that it had some does",
+          "[fingerprint]") {
+  JobSpec job = job_of_everything();
+  const std::string here = job_fingerprint(job);
+  job.train.weights = "/elsewhere/first.safetensors";
+  CHECK(job_fingerprint(job) == here);
+  const std::string given = "train.weights = given\n";
+  std::string old = here;  // of a program that wrote the path
+  old.replace(old.find(given), given.size(), "train.weights = /old/first.safetensors\n");
+  CHECK(check_fingerprint("step-5", old, here).ok());
+  CHECK(check_fingerprint("step-5", here, old).ok());
+  job.train.weights.clear();
+  CHECK_THAT(check_fingerprint("step-5", here, job_fingerprint(job)).text(),
+             Catch::Contains("there 'train.weights = given', here 'train.weights = '"));
+  CHECK_FALSE(check_fingerprint("step-5", job_fingerprint(job), old).ok());
 }
 
 TEST_CASE("jobs that differ are told apart by the first line that differs", "[fingerprint]") {

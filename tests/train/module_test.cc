@@ -198,6 +198,28 @@ TEST_CASE("predict takes any number of rows, also when executors go out of use",
   }
 }
 
+TEST_CASE("what draws in predictions draws anew in each, and scores do not hang on it",
+          "[module]") {
+  const TestFolder folder("module-draws");
+  symbol::Composer c(tests::test_operators());
+  const symbol::Symbol dropped =
+      c.call("dropout", "drop", {c.variable("data")}, {{"p", "0.5"}, {"mode", "always"}});
+  const symbol::Symbol fc =
+      c.call("fully_connected", "fc", {c.call("flatten", "", {dropped})}, {{"num_hidden", "4"}});
+  schemas::JobSpec spec = linear_job(folder);
+  spec.model.symbol_json = c.finish(c.call("softmax_output", "softmax", {fc})).value().to_json();
+  Trainer trainer(spec);
+  trainer.set_model(some_model());
+  const auto predicted = [&] {
+    return trainer.module->predict(trainer.images(8, 1.0)).value().front().to_vector<double>();
+  };
+  const std::vector<double> first = predicted().value(), second = predicted().value();
+  CHECK(first != second);
+  const MetricValues score = trainer.module->score(*trainer.test_batches).value();
+  CHECK(predicted().value() != first);
+  CHECK(trainer.module->score(*trainer.test_batches).value() == score);
+}
+
 TEST_CASE("a prediction takes no memory for training, whatever its size", "[module]") {
   const TestFolder folder("module-budget");
   Trainer trainer(linear_job(folder));
