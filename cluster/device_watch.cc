@@ -96,9 +96,9 @@ const std::vector<schemas::LostGpu>& DeviceWatch::look(std::int64_t now_ms) {
   return lost_;
 }
 
-/// What has come; of a look that is late, that no device answers; else nothing. A late one may have
-/// seen devices before the driver hung, so the next one, which begins at once, is asked; errors
-/// that it has heard of count.
+/// What has come; of a look that is late, that no device answers; else nothing. What was late twice
+/// may have seen devices before the driver hung, so the next look, which begins at once, is asked;
+/// the errors that it has heard of count.
 std::optional<DeviceWatch::Samples> DeviceWatch::take(std::int64_t now_ms) {
   const std::string problem =
       fmt::format("the driver has not answered for {} s", kAnswerMs / 1'000);
@@ -106,17 +106,16 @@ std::optional<DeviceWatch::Samples> DeviceWatch::take(std::int64_t now_ms) {
   if (came_) {
     asked_ms_.reset();
     std::optional<Samples> samples = std::exchange(came_, std::nullopt);
-    if (!std::exchange(late_, false)) return samples;
+    if (std::exchange(times_late_, 0) < 2) return samples;
     next_ms_ = now_ms;
-    for (DeviceSample& sample : *samples) {
-      sample.answer = gpu::DeviceAnswer::none;
-      sample.problem = problem;
+    for (std::size_t i = 0; i < samples->size(); ++i) {
+      if ((*samples)[i].xids) count_xids(watched_[i], *(*samples)[i].xids);
     }
-    return samples;
+    return std::nullopt;
   }
   if (!asked_ms_ || now_ms - *asked_ms_ < kAnswerMs) return std::nullopt;
   asked_ms_ = now_ms;
-  late_ = true;
+  ++times_late_;
   return Samples(watched_.size(), {.answer = gpu::DeviceAnswer::none, .problem = problem});
 }
 

@@ -70,7 +70,7 @@ class DeviceWatch {
   const Look look_;
   std::int64_t next_ms_ = 0;
   std::optional<std::int64_t> asked_ms_;  // a look runs since then, or is late since then
-  bool late_ = false;                     // it is late
+  int times_late_ = 0;                    // of that look
   std::vector<schemas::LostGpu> lost_;
 
   mutable base::Mutex mutex_;

@@ -217,15 +217,13 @@ void ThreadedCore::spin(const WorkQueue& own) {
   }
 }
 
-// Among short operations, most of a look's price is the cache line that a pusher has, and reading
-// the processor's counter is the next: behind every second one will do.
+// Among short operations, most of a look's price is the cache line that a pusher has.
 bool ThreadedCore::look_is_due(WorkQueue& own) {
   if (own.ready.size() == 0) {
     own.look_ticks = 0;
   } else {
-    if (++own.unlooked < kUnlookedMax && own.unlooked % 2 == 0) return false;
     const std::uint64_t now = ticks();
-    if (own.unlooked < kUnlookedMax && now - own.look_ticks < kLookTicks) return false;
+    if (++own.unlooked < kUnlookedMax && now - own.look_ticks < kLookTicks) return false;
     own.look_ticks = now;
   }
   own.unlooked = 0;

@@ -275,7 +275,8 @@ void push(Runtime& runtime, const std::string& name, Recycled<Call>::Handle held
   engine::Operation operation{name, reads.all(), writes.all(), lane, priority, overwrites.all()};
   for (const NDArray& output : work.outputs) operation.bytes += output.bytes();
   if (work.scratch) operation.bytes += work.scratch.bytes();
-  operation.brief = work.kernel->brief();
+  // A part of an array may have to copy the whole of it first.
+  operation.brief = work.kernel->brief() && std::ranges::all_of(work.outputs, &NDArray::whole);
   push_on_lane(runtime.engine, operation, [held = std::move(held)](engine::RunContext& context) {
     return held->run(context);
   });

@@ -18,8 +18,9 @@ using base::Errc;
 
 namespace {
 
-// So few are moved before another thread would have taken the work over.
-constexpr std::size_t kBriefBytes = 16384;
+// So few are moved, and so many given back to the pool, before another thread would have taken the
+// work over.
+constexpr std::size_t kBriefCopyBytes = 16384, kBriefReleaseBytes = std::size_t{1} << 20;
 constexpr engine::Lane kRebindLane{{}, engine::LaneKind::priority};
 // Kernels are the last users of most arrays: their thread is awake, and no other one need be woken.
 constexpr engine::Lane kReleaseLane{{}, engine::LaneKind::compute};
@@ -41,8 +42,9 @@ base::Status check_array(const base::Shape& shape, base::DType dtype) {
 /// A chunk whose last handle pushes its end behind all work on it. When the engine is gone, so is
 /// all work.
 std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool shared) {
+  const bool brief = buffer.size() <= kBriefReleaseBytes;
   auto* chunk = new Chunk{runtime, std::move(buffer), runtime.engine.new_variable("array"), shared};
-  return {chunk, [](Chunk* last) {
+  return {chunk, [brief](Chunk* last) {
             std::unique_ptr<Chunk> held(last);
             const engine::Variable variable = last->variable;
             if (!variable.engine_stands()) return;
@@ -50,7 +52,7 @@ std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool sh
                                        .writes = {&variable, 1},
                                        .lane = kReleaseLane,
                                        .priority = kReleasePriority,
-                                       .brief = true},
+                                       .brief = brief},
                                       [held = std::move(held)](engine::RunContext&) mutable {
                                         held.reset();
                                         return base::Status();
@@ -90,7 +92,8 @@ void push_write(const NDArray& to, engine::Operation operation, Work work) {
   const bool content =
       !to.whole() || std::find(reads.begin(), reads.end(), written[0]) != reads.end();
   (content ? operation.writes : operation.overwrites) = written;
-  operation.brief = operation.brief || to.bytes() <= kBriefBytes;
+  // A part of an array may have to copy the whole of it first.
+  operation.brief = operation.brief || (to.whole() && to.bytes() <= kBriefCopyBytes);
   push_on_lane(to.runtime().engine, operation,
                [to, content, work = std::move(work)](engine::RunContext& context) {
                  TROUPE_TRY(to.make_writable(content, context.stream));
@@ -335,7 +338,10 @@ base::Status NDArray::rebind(base::Buffer buffer, bool shared) const {
   TROUPE_TRY(check_usable());
   const engine::Variable writes[] = {variable()};
   runtime().engine.push(
-      {.name = "rebind array", .lane = kRebindLane, .overwrites = writes, .brief = true},
+      {.name = "rebind array",
+       .lane = kRebindLane,
+       .overwrites = writes,
+       .brief = bytes() <= kBriefReleaseBytes},
       [to = *this, made = std::move(buffer), shared](engine::RunContext&) mutable {
         to.set_buffer(std::move(made), shared);
         return base::Status();

@@ -84,8 +84,12 @@ base::Status check_input_names(const std::string& label, const std::vector<std::
 
 /// What an operator's attributes say of the variables that it makes: how they learn and begin. Its
 /// shape is its own.
-static ops::Attributes for_inputs(ops::Attributes extra) {
+static ops::Attributes for_input(const ops::OpDef& op, std::size_t input, ops::Attributes extra) {
   extra.erase("__shape__");
+  const bool state = std::ranges::any_of(op.auxiliary, [&](const ops::AuxiliaryState& each) {
+    return static_cast<std::size_t>(each.input) == input;
+  });
+  if (state) extra.erase("__init__");  // averages begin where the operator says
   std::erase_if(extra, [](const auto& attribute) { return !attribute.first.starts_with("__"); });
   return extra;
 }
@@ -115,7 +119,8 @@ base::Result<Symbol> Symbol::create(const ops::OpTable& table, std::string_view 
     } else if (const auto it = inputs.named.find(names[i]); it != inputs.named.end()) {
       source = it->second;
     } else if (!name.empty()) {
-      source = variable(fmt::format("{}_{}", name, names[i]), for_inputs(node->extra));
+      source =
+          variable(fmt::format("{}_{}", name, names[i]), for_input(*definition, i, node->extra));
     } else {
       return base::error(Errc::invalid_argument,
                          "{} needs a name, from which its input '{}' gets one", label, names[i]);

@@ -18,6 +18,7 @@
 #include "symbol/gradient.h"
 #include "symbol/infer.h"
 #include "symbol/networks/networks.h"
+#include "train/score.h"
 
 namespace troupe::train {
 namespace {
@@ -169,14 +170,21 @@ base::Status check_scored(const symbol::Symbol& network, const base::Shape& two)
                      name);
 }
 
-/// What a job asks of a network beside something to learn.
-base::Status check_network(const symbol::Symbol& network, const NetworkKeys& keys) {
+/// What a job asks of a network beside something to learn. Gives how many classes the labels are
+/// of, as accuracy reads them; 0 where some labels are left out, and so may be any number.
+base::Result<std::uint32_t> check_network(const symbol::Symbol& network, const NetworkKeys& keys) {
   const InputSpec& inputs = keys.inputs;
   TROUPE_TRY_ASSIGN(const symbol::InferredShapes two,
                     network.infer_shapes({{inputs.data, batch_shape(2, inputs.sample)},
                                           {inputs.label, base::Shape{2}}}));
   TROUPE_TRY(check_keys(network, keys, two));
-  return check_scored(network, two.outputs.front());
+  const base::Shape& scored = two.outputs.front();
+  TROUPE_TRY(check_scored(network, scored));
+  const ops::Attributes reading = label_attributes(network);
+  const auto ignores = reading.find("use_ignore");
+  const bool leaves_out = ignores != reading.end() && ignores->second == "True";
+  if (leaves_out || scored.rank() != 2 || scored[1] > INT32_MAX) return std::uint32_t{0};
+  return static_cast<std::uint32_t>(scored[1]);
 }
 
 /// An error when the rate would never be the one that the optimizer is to have. Where max_steps
@@ -333,8 +341,6 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   job->samples.std = spec.data.std;
   job->samples.on_bad_record = on_damage;
   job->samples.record_bytes_max = spec.limits.record_bytes_max;
-  // What the labels of another network mean is its own affair.
-  if (!spec.model.network.empty()) job->samples.classes = spec.model.classes;
   TROUPE_TRY(data::check_options(job->training_samples()));
   InputSpec inputs;
   inputs.sample =
@@ -345,7 +351,9 @@ base::Result<std::shared_ptr<const Job>> open_job(const schemas::JobSpec& spec,
   job->keys = *std::move(keys);
   set_wires(job->keys.keys, spec.numerics.gradient_wire, spec.numerics.weight_wire);
   TROUPE_TRY_ASSIGN(job->kernels, kernel_choices(spec.numerics));
-  TROUPE_TRY(check_network(job->network, job->keys).with_context(network_name(spec.model)));
+  const auto classes = check_network(job->network, job->keys);
+  if (!classes.ok()) return classes.status().with_context(network_name(spec.model));
+  job->samples.classes = *classes;
   const base::Status trains =
       check_trains(job->network, job->keys, table, job->loss_scale().has_value());
   if (!trains.ok()) return trains.with_context(network_name(spec.model));

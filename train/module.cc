@@ -410,9 +410,11 @@ base::Result<BatchMetrics> Module::training_metrics() const {
 
 // Operators that draw in predictions, too, draw anew in each: at steps that no training reaches.
 base::Status Module::push_prediction(symbol::Executor& executor) {
-  constexpr std::int64_t kFirst = std::int64_t{1} << 47;
+  constexpr std::uint64_t kFirst = std::uint64_t{1} << 47, kOfScores = kFirst / 2;
   if (draws_) {
-    TROUPE_TRY(executor.set_step(kFirst + static_cast<std::int64_t>(predictions_++ % kFirst)));
+    const std::uint64_t number =
+        scored_ ? (*scored_)++ % kOfScores : kOfScores + predictions_++ % kOfScores;
+    TROUPE_TRY(executor.set_step(static_cast<std::int64_t>(kFirst + number)));
   }
   return executor.forward(false);
 }
@@ -429,11 +431,19 @@ base::Result<BatchMetrics> Module::score(const ModuleBatch& batch) {
 base::Result<MetricValues> Module::score(data::BatchIterator& batches,
                                          std::chrono::milliseconds deadline,
                                          const std::atomic<bool>* stop) {
+  scored_ = 0;  // draws begin anew: a score hangs on the weights and the data alone
+  base::Result<MetricValues> sums = score_all(batches, deadline, stop);
+  scored_.reset();
+  return sums;
+}
+
+base::Result<MetricValues> Module::score_all(data::BatchIterator& batches,
+                                             std::chrono::milliseconds deadline,
+                                             const std::atomic<bool>* stop) {
   MetricValues sums;
   // The engine has a batch to compute while the numbers of the one before are read.
   std::optional<BatchMetrics> before;
   batches.seek(0);
-  predictions_ = 0;  // so that a score hangs on the weights and the data alone
   while (true) {
     if (stop != nullptr && stop->load()) {
       return base::error(base::Errc::cancelled, "scoring was stopped");

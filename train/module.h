@@ -177,6 +177,9 @@ class Module {
   base::Result<Bound*> bound_for_prediction(std::int64_t batch);
   base::Status load(const Bound& bound, const ModuleBatch& batch);
   base::Status push_prediction(symbol::Executor& executor);
+  base::Result<MetricValues> score_all(data::BatchIterator& batches,
+                                       std::chrono::milliseconds deadline,
+                                       const std::atomic<bool>* stop);
   base::Result<base::Buffer> in_dtype(const base::Buffer& values);
   void push_gradient(std::uint32_t key, const store::PushInfo& info);
 
@@ -196,9 +199,10 @@ class Module {
   std::list<Bound> executors_;                      // most recently used first
   Bound* last_trained_ = nullptr;                   // null when the last batch had no samples
   bool plan_told_ = false;
-  bool draws_ = false;             // some operator of the symbol does
-  std::uint64_t predictions_ = 0;  // since the last scoring of many batches began
-  bool outputs_lost_ = false;      // that batch's, to a prediction
+  bool draws_ = false;  // some operator of the symbol does
+  std::uint64_t predictions_ = 0;
+  std::optional<std::uint64_t> scored_;  // batches, while many are scored
+  bool outputs_lost_ = false;            // that batch's, to a prediction
   store::KVStore* store_ = nullptr;
 };
 

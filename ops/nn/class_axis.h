@@ -67,7 +67,7 @@ class Labels {
     for (std::int64_t row = 0; row < view_.elements(); ++row) {
       const std::int64_t label = raw(row);
       if ((label >= 0 && label < classes) || ignored(label)) continue;
-      if (label == kBetween) {
+      if (label == kBetween && base::is_floating(view_.dtype)) {
         return base::error(base::Errc::invalid_argument,
                            "label {} at position {} is none of the {} classes", real(row), row,
                            classes);

@@ -292,6 +292,18 @@ TEST_CASE("a driver that hangs takes its GPUs out of service, and holds up nobod
   }
 }
 
+TEST_CASE("a driver that is late once keeps its GPUs in service", "[device_watch]") {
+  Fixture fixture(20);
+  fixture.round();
+  fixture.driver->hangs(true);
+  fixture.step_until([&, wanted = fixture.seen + 1] { return fixture.seen == wanted; });
+  fixture.look(fixture.begun_ms + DeviceWatch::kAnswerMs);
+  fixture.now_ms = fixture.begun_ms + DeviceWatch::kAnswerMs;
+  fixture.driver->hangs(false);
+  fixture.step_until([&, wanted = fixture.seen + 1] { return fixture.seen == wanted; });
+  CHECK(fixture.told.empty());
+}
+
 TEST_CASE("a driver that has never answered keeps its GPUs out of service", "[device_watch]") {
   Fixture fixture(20);
   fixture.driver->hangs(true);

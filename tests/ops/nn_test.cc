@@ -333,21 +333,28 @@ TEST_CASE("labels: scaled, ignored, smoothed, out of range", "[loss]") {
   CHECK(smooth[0]->at(1) - plain[0]->at(1) == Approx(0.3));
   CHECK(smooth[0]->at(0) - plain[0]->at(0) == Approx(-0.1));
 
-  label.set(1, 4);
   const OpDef& op = table.at("softmax_output_backward");
-  const auto call = make_call(op, parse_params(op, {}).value(), describe({data, label}));
-  const auto kernel = prepare(call.value());
-  const Tensor result(DType::f64, {3, 4});
-  const std::vector<base::TensorView> in = {data.view(), label.view()};
-  const std::vector<base::TensorView> out = {result.view()};
-  base::SlotStore slots;
-  const auto run = [&] {
-    return kernel.value()->run({.inputs = in, .outputs = out, .slots = &slots});
+  const auto refused = [&](const Tensor& labels) {
+    const auto call = make_call(op, parse_params(op, {}).value(), describe({data, labels}));
+    const auto kernel = prepare(call.value());
+    const Tensor result(DType::f64, {3, 4});
+    const std::vector<base::TensorView> in = {data.view(), labels.view()};
+    const std::vector<base::TensorView> out = {result.view()};
+    base::SlotStore slots;
+    const base::Status status =
+        kernel.value()->run({.inputs = in, .outputs = out, .slots = &slots});
+    CHECK(status.code() == base::Errc::invalid_argument);
+    return status.text();
   };
-  CHECK(run().code() == base::Errc::invalid_argument);
-  CHECK(run().text() == "label 4 at position 1 is out of range for 4 classes");
-  label.set(1, 1.5);
-  CHECK(run().text() == "label 1.5 at position 1 is none of the 4 classes");
+  label.set(1, 4);
+  CHECK(refused(label) == "label 4 at position 1 is out of range for 4 classes");
+  label.view().as<std::int64_t>()[1] = INT64_MIN;
+  CHECK(refused(label) == "label -9223372036854775808 at position 1 is out of range for 4 classes");
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Tensor between(dtype, {3});
+    between.set(1, 1.5);
+    CHECK(refused(between) == "label 1.5 at position 1 is none of the 4 classes");
+  }
 }
 
 TEST_CASE("relu lets NaN pass and ends gradients, as PyTorch's", "[activation][nan]") {

@@ -66,6 +66,14 @@ TEST_CASE("variables that an operator makes learn and begin as it says") {
     CHECK(node.extra.contains("__init__") == (node.name != "data"));
     CHECK(node.extra.contains("__shape__") == (node.name == "fc"));
   }
+  const Symbol norm = c.finish(c.call("batch_norm", "bn", {c.variable("data")},
+                                      {{"__init__", "normal"}, {"__wd_mult__", "0"}}))
+                          .value();
+  for (const GraphNode& node : norm.graph().nodes) {
+    INFO(node.name);
+    CHECK(node.extra.contains("__init__") ==
+          (node.name != "data" && node.name.find("moving") == std::string::npos));
+  }
 }
 
 TEST_CASE("wrong calls name operator, node and input") {

@@ -70,6 +70,20 @@ TEST_CASE("loss and accuracy are read from probabilities, one row for each sampl
   CHECK(seen(c.call("reshape", "", {loss}, {{"shape", "(0, 2, 2)"}})).ok());
 }
 
+TEST_CASE("records of a symbol's job have labels of its classes, unless some are left out",
+          "[job]") {
+  Jobs jobs("job-labels");
+  const auto classes = [&](const ops::Attributes& reading) {
+    const Symbol net =
+        jobs.composer.call("softmax_output", "loss", {jobs.dense("fc", jobs.data)}, reading);
+    jobs.spec.model.symbol_json = jobs.composer.finish(net)->to_json();
+    return open_job(jobs.spec, tests::test_operators()).value()->samples.classes;
+  };
+  CHECK(classes({}) == 4);
+  CHECK(classes({{"use_ignore", "False"}, {"ignore_label", "2"}}) == 4);
+  CHECK(classes({{"use_ignore", "True"}}) == 0);
+}
+
 TEST_CASE("a job names the parameter that it cannot train", "[job]") {
   Jobs jobs("job-parameters");
   symbol::Composer& c = jobs.composer;
