@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MUTEXES = re.compile(
     r"\bTROUPE_(GUARDED_BY|REQUIRES|ACQUIRE|RELEASE|EXCLUDES)"
     r"|\b(Shared)?Mutex\b|\b(Mutex|Writer|Reader)Lock\b")
+CUDA = re.compile(r"^\s*#\s*include\s+<cu(da|dnn|blas)", re.M)
 LOCKS = ("-Wthread-safety", "-Werror=thread-safety")
 LIBRARY = ("algorithm", "array", "atomic", "chrono", "condition_variable", "cstdint", "deque",
            "filesystem", "fstream", "functional", "map", "memory", "mutex", "optional", "set",
@@ -59,6 +60,9 @@ class Build:
         output = words.index("-o")
         flags = words[compiler + 1:output] + words[output + 2:]
         return [word for word in flags if word not in ("-c", entry["file"])]
+
+    def with_cuda(self):
+        return any(source.startswith("gpu/cuda/") for source in self.commands)
 
     def flags_near(self, name):
         """Those of a source beside the header `name`, or of its folder; None where the build leaves
@@ -110,6 +114,8 @@ def jobs(check, build):
     flags_for = without_precompiled if check == "locks" else list
     for name in lone_headers():
         flags = build.flags_near(name)
+        if not build.with_cuda() and CUDA.search((ROOT / name).read_text()):
+            continue
         if flags is not None and (check == "headers" or names_mutexes(name)):
             flags = ["-fsyntax-only", *flags_for(flags), "-x", "c++", "-"]
             yield name, [*program, *flags], f'#include "{name}"\n'

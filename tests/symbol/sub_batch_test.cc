@@ -100,7 +100,12 @@ TEST_CASE("built-in networks predict the same in parts") {
     const Shape data{6, 3, 64, 64};
     const Predicted whole = predict(net, data, {}, 6);
     const Predicted parts = predict(net, data, {}, 2);
-    CHECK(parts.report.sub_batch == 2);
+    // Without AVX-512 oneDNN 3 has only gemm for AlexNet's image, whose sums hang on the number of
+    // samples: then all that is behind it takes the whole batch.
+    const auto first = std::ranges::find(parts.report.nodes, "convolution", &NodeReport::op);
+    REQUIRE(first != parts.report.nodes.end());
+    const bool gemm_first = first->kernel.find(":gemm:") != std::string::npos;
+    CHECK(parts.report.sub_batch == (gemm_first ? 0 : 2));
     CHECK(parts.outputs == whole.outputs);
     CHECK(parts.report.predict_bytes <= whole.report.predict_bytes);
   }
