@@ -110,6 +110,7 @@ class Bench {
     // Products of numbers of both signs: rounded factors show in them.
     least_ = is_compared(call) ? -0.5F : 0.0F;
     base::BufferPool& pool = runtime.storage.pool(call.device);
+    names_ = call.op->inputs(call.params);
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       TROUPE_TRY(add(pool, call.device, call.inputs[i], offer.inputs[i], inputs_));
     }
@@ -123,9 +124,10 @@ class Bench {
   /// Runs it for the first time, which warms it up; samples() has the outputs' then, where they are
   /// `wanted`, else none. After an error the lane may still use what the object has.
   base::Status compute(engine::RunContext& lane, bool wanted) {
-    for (const auto* list : {&inputs_, &outputs_}) {
-      for (const base::TensorView& view : *list) TROUPE_TRY(fill(lane, view));
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      TROUPE_TRY(names_[i] == "label" ? clear(lane, inputs_[i]) : fill(lane, inputs_[i]));
     }
+    for (const base::TensorView& view : outputs_) TROUPE_TRY(fill(lane, view));
     TROUPE_TRY(run(lane));
     if (wanted) {
       for (const base::TensorView& view : outputs_) {
@@ -162,6 +164,15 @@ class Bench {
     view.data = buffer.data();
     memory_.push_back(std::move(buffer));
     views.push_back(std::move(view));
+    return {};
+  }
+  /// Every class is the first: a number between two is none.
+  static base::Status clear(engine::RunContext& lane, const base::TensorView& view) {
+    auto* const to = static_cast<std::byte*>(view.data);
+    const auto bytes = static_cast<std::size_t>(view.bytes());
+    if (bytes == 0) return {};
+    if (lane.stream != nullptr) return lane.stream->clear(to, bytes);
+    std::memset(to, 0, bytes);
     return {};
   }
   /// By copies of what is there already: those of a device take next to no time.
@@ -241,6 +252,7 @@ class Bench {
   float least_ = 0;
   std::map<base::DType, std::vector<std::byte>> numbers_;  // copies from it are under way
   std::vector<base::Buffer> memory_;
+  std::vector<std::string> names_;  // of the inputs
   std::vector<base::TensorView> inputs_, outputs_;
   base::Buffer scratch_;
   std::vector<Sample> samples_;

@@ -285,7 +285,6 @@ TEST_CASE("an executor that is only looked at has its memory on the host") {
   const Symbol net = c.call("exp", "out", {c.variable("data")});
   ExecutorOptions options;
   options.device = delayed;
-  CHECK(mentions(Executor::bind(runtime, net, bindings, options).status(), {"not on delayed:0"}));
   options.plan_only = true;
   const auto executor = Executor::bind(runtime, net, bindings, options);
   REQUIRE(executor.ok());

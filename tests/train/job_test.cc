@@ -64,7 +64,8 @@ TEST_CASE("loss and accuracy are read from probabilities, one row for each sampl
   }
   CHECK(seen(c.call("softmax", "", {fc})).ok());
   // What a softmax somewhere before the last weights gives says nothing of the output.
-  const Symbol gated = c.call("multiply", "", {jobs.data, c.call("softmax", "", {fc})});
+  const Symbol gate = c.call("softmax", "", {jobs.dense("gate", jobs.data)});
+  const Symbol gated = c.call("multiply", "", {c.call("flatten", "", {jobs.data}), gate});
   CHECK_THAT(seen(jobs.dense("last", gated)).text(),
              Catch::Contains("output seen_output holds no probabilities"));
   CHECK(seen(c.call("reshape", "", {loss}, {{"shape", "(0, 2, 2)"}})).ok());
