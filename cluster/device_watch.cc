@@ -100,8 +100,6 @@ const std::vector<schemas::LostGpu>& DeviceWatch::look(std::int64_t now_ms) {
 /// may have seen devices before the driver hung, so the next look, which begins at once, is asked;
 /// the errors that it has heard of count.
 std::optional<DeviceWatch::Samples> DeviceWatch::take(std::int64_t now_ms) {
-  const std::string problem =
-      fmt::format("the driver has not answered for {} s", kAnswerMs / 1'000);
   const base::MutexLock lock(mutex_);
   if (came_) {
     asked_ms_.reset();
@@ -116,7 +114,10 @@ std::optional<DeviceWatch::Samples> DeviceWatch::take(std::int64_t now_ms) {
   if (!asked_ms_ || now_ms - *asked_ms_ < kAnswerMs) return std::nullopt;
   asked_ms_ = now_ms;
   ++times_late_;
-  return Samples(watched_.size(), {.answer = gpu::DeviceAnswer::none, .problem = problem});
+  const DeviceSample silent{
+      .answer = gpu::DeviceAnswer::none,
+      .problem = fmt::format("the driver has not answered for {} s", kAnswerMs / 1'000)};
+  return Samples(watched_.size(), silent);
 }
 
 void DeviceWatch::judge(Samples samples) {

@@ -179,12 +179,8 @@ void Core::resume(OperationState* operation) {
 }
 
 void Core::begin_specially(OperationState* operation) {
-  const std::shared_ptr<Failure>* inherited = nullptr;
-  if (cancelled_) {
-    inherited = &cancelled_;
-  } else if (graph_.carries()) {
-    inherited = graph_.inherited(operation);
-  }
+  const std::shared_ptr<Failure>* inherited =
+      cancelled_ ? &cancelled_ : graph_.inherited(operation);
   operation->skipped = inherited != nullptr;
   if (operation->skipped) {
     operation->inherited = *inherited;
@@ -305,11 +301,7 @@ std::shared_ptr<Failure> Core::count_end(OperationState* operation) {
 void Core::finish(OperationState* operation) {
   const bool plain =
       !operation->skipped && !operation->failed && operation->kind != OperationKind::async;
-  if (!plain) {
-    graph_.settle_errors(operation, count_end(operation));
-  } else if (graph_.carries()) {
-    graph_.settle_errors(operation, nullptr);
-  }
+  graph_.settle_errors(operation, plain ? nullptr : count_end(operation));
   if (operation->on_stream && operation->event.event) {
     graph_.record_event(operation);
     lane_events_[static_cast<std::size_t>(operation->lane)] = operation->event.event;
@@ -336,9 +328,7 @@ void Core::finish(OperationState* operation) {
 
 void Core::answer(OperationState* operation, OperationList& unblocked) {
   WaitNode& waiter = *operation->waiter;
-  const std::shared_ptr<Failure>* const inherited =
-      graph_.carries() ? graph_.inherited(operation) : nullptr;
-  if (inherited != nullptr) {
+  if (const std::shared_ptr<Failure>* inherited = graph_.inherited(operation)) {
     waiter.status = (*inherited)->status;
     (*inherited)->reported = true;
   }

@@ -113,19 +113,12 @@ class Core : public std::enable_shared_from_this<Core> {
   /// the inbox before it chooses what to run next; or, no longer. Then inbox_empty() has to be
   /// asked once more.
   void set_attended(int lane, bool attended) TROUPE_REQUIRES(mutex_) {
-    const std::uint64_t bit = std::uint64_t{1} << lane;
-    const std::uint64_t before = attended_.load(std::memory_order_relaxed);
-    if (((before & bit) != 0) == attended) return;
-    attended_.store(before ^ bit, std::memory_order_seq_cst);
+    set_bit(attended_, lane, attended);
   }
   /// No thread of the lane runs anything, and nothing waits for one.
   virtual bool idles(int lane) const TROUPE_REQUIRES(mutex_) = 0;
   /// What idles() would say, for those who do not hold the mutex: a lane's threads tell it.
-  void set_idle(int lane, bool idle) TROUPE_REQUIRES(mutex_) {
-    const std::uint64_t bit = std::uint64_t{1} << lane;
-    const std::uint64_t before = idle_.load(std::memory_order_relaxed);
-    if (((before & bit) != 0) != idle) idle_.store(before ^ bit, std::memory_order_relaxed);
-  }
+  void set_idle(int lane, bool idle) TROUPE_REQUIRES(mutex_) { set_bit(idle_, lane, idle); }
   /// Ends and joins the threads; nothing is pending.
   virtual void stop_threads() = 0;
   /// Adds what is known of threads and queues: threads, queued, busy_ns of each kind.
@@ -177,6 +170,12 @@ class Core : public std::enable_shared_from_this<Core> {
     AllWait* next = nullptr;
   };
 
+  /// Of words that one thread at a time writes.
+  static void set_bit(std::atomic<std::uint64_t>& word, int number, bool value) {
+    const std::uint64_t bit = std::uint64_t{1} << number;
+    const std::uint64_t before = word.load(std::memory_order_relaxed);
+    if (((before & bit) != 0) != value) word.store(before ^ bit, std::memory_order_seq_cst);
+  }
   void begin_specially(OperationState* operation) TROUPE_REQUIRES(mutex_);
   void submit(Replay& replay, int priority) TROUPE_REQUIRES(mutex_);
   void grant_port(OperationState* port) TROUPE_REQUIRES(mutex_);

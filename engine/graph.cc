@@ -103,15 +103,14 @@ void DependencyGraph::give_on(VariableState* variable, OperationList& unblocked)
   }
 }
 
-const std::shared_ptr<Failure>* DependencyGraph::inherited(OperationState* operation) {
+const std::shared_ptr<Failure>* DependencyGraph::find_inherited(OperationState* operation) {
   for (const Use& use : operation->uses()) {
     if (use.variable->failure && (use.reads || !use.overwrites)) return &use.variable->failure;
   }
   return nullptr;
 }
 
-void DependencyGraph::settle_errors(OperationState* operation,
-                                    const std::shared_ptr<Failure>& failure) {
+void DependencyGraph::spread(OperationState* operation, const std::shared_ptr<Failure>& failure) {
   for (const Use& use : operation->uses()) {
     if (!use.write) continue;
     if (use.variable->failure && !use.overwrites) continue;  // the first error stays
@@ -133,7 +132,7 @@ void DependencyGraph::absorb(VariableState* variable) {
   stream_failures_.push_back(variable->failure);
 }
 
-bool DependencyGraph::host_event(OperationState* operation) {
+bool DependencyGraph::find_host_event(OperationState* operation) {
   for (const Use& use : operation->uses()) {
     VariableState& variable = *use.variable;
     if (variable.written.event) {

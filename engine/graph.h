@@ -40,18 +40,22 @@ class DependencyGraph {
   /// `unblocked`.
   void release(OperationState* operation, OperationList& unblocked);
 
-  /// Some variable has carried an error or an event; never false again. Until then there is nothing
-  /// for the three functions below to find.
+  /// Some variable has carried an error or an event; never false again. Until then the three
+  /// functions below have nothing to look for.
   bool carries() const { return carries_; }
   /// The first error, in the order writes then reads, that the operation inherits, or null.
-  const std::shared_ptr<Failure>* inherited(OperationState* operation);
+  const std::shared_ptr<Failure>* inherited(OperationState* operation) {
+    return carries_ ? find_inherited(operation) : nullptr;
+  }
   /// A finished operation's error (null: none) reaches the variables it wrote.
-  void settle_errors(OperationState* operation, const std::shared_ptr<Failure>& failure);
+  void settle_errors(OperationState* operation, const std::shared_ptr<Failure>& failure) {
+    if (carries_ || failure) spread(operation, failure);
+  }
   /// `variable` carries `failure` (null: none) from now on.
   void carry(VariableState* variable, const std::shared_ptr<Failure>& failure);
 
   /// True when a host function of `operation` must still wait for an event: operation->event.
-  bool host_event(OperationState* operation);
+  bool host_event(OperationState* operation) { return carries_ && find_host_event(operation); }
   /// Events of other lanes that `operation` must order its own stream lane behind.
   void stream_events(OperationState* operation, std::vector<std::shared_ptr<base::Event>>& events);
   /// `operation` issued its work on a stream: its variables carry operation->event.
@@ -72,6 +76,9 @@ class DependencyGraph {
   /// `uses` and one more behind them, unless it names the variable already.
   static std::span<Use> name_use(std::span<Use> uses, VariableState* variable, Access access,
                                  std::uint64_t serial);
+  const std::shared_ptr<Failure>* find_inherited(OperationState* operation);
+  void spread(OperationState* operation, const std::shared_ptr<Failure>& failure);
+  bool find_host_event(OperationState* operation);
   static void name_again(std::span<Use> uses, const VariableState* variable, Access access);
   /// Grants the oldest waiting use; the caller has set `writing`, or counted it in `readers`.
   void grant_first(VariableState* variable, OperationList& unblocked);

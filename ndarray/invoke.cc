@@ -372,12 +372,10 @@ NDArray call(Runtime& runtime, std::string_view op, const std::vector<NDArray>& 
 }
 
 NDArray call_pair(Runtime& runtime, std::string_view op, const NDArray& a, const NDArray& b) {
-  static const ops::Attributes none;
-  static const InvokeOptions plain;
   Recycled<Call>::Handle held = Recycled<Call>::take();
   held->inputs.push_back(a);
   held->inputs.push_back(b);
-  return first_of(runtime, op, std::move(held), none, plain);
+  return first_of(runtime, op, std::move(held), {}, {});
 }
 
 }  // namespace troupe::ndarray

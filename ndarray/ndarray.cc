@@ -337,11 +337,9 @@ base::Status NDArray::check_read(base::DType dtype) const {
 base::Status NDArray::rebind(base::Buffer buffer, bool shared) const {
   TROUPE_TRY(check_usable());
   const engine::Variable writes[] = {variable()};
+  const bool brief = buffer.size() <= kBriefReleaseBytes;  // as large as the one that goes
   runtime().engine.push(
-      {.name = "rebind array",
-       .lane = kRebindLane,
-       .overwrites = writes,
-       .brief = bytes() <= kBriefReleaseBytes},
+      {.name = "rebind array", .lane = kRebindLane, .overwrites = writes, .brief = brief},
       [to = *this, made = std::move(buffer), shared](engine::RunContext&) mutable {
         to.set_buffer(std::move(made), shared);
         return base::Status();

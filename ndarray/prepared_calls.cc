@@ -7,26 +7,20 @@
 #include <string>
 #include <utility>
 
+#include "base/mix_hash.h"
+
 namespace troupe::ndarray {
-
-namespace {
-
-void mix(std::size_t& hash, std::size_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-}
-
-}  // namespace
 
 std::size_t PreparedCalls::Hash::operator()(const CallRequest& request) const {
   std::size_t hash = std::hash<const void*>{}(request.op);
   for (const auto& [name, value] : *request.attributes) {
-    mix(hash, std::hash<std::string>{}(name));
-    mix(hash, std::hash<std::string>{}(value));
+    base::mix_hash(hash, std::hash<std::string>{}(name));
+    base::mix_hash(hash, std::hash<std::string>{}(value));
   }
   for (const Operand& input : request.inputs) {
-    mix(hash, static_cast<std::size_t>(input.dtype));
+    base::mix_hash(hash, static_cast<std::size_t>(input.dtype));
     for (const std::int64_t extent : input.shape.dims()) {
-      mix(hash, static_cast<std::size_t>(extent));
+      base::mix_hash(hash, static_cast<std::size_t>(extent));
     }
   }
   return hash;

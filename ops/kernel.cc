@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/mix_hash.h"
 #include "ops/op.h"
 #include "ops/roofline.h"
 #include "ops/support/chunks.h"
@@ -112,16 +113,13 @@ class ReferenceKernel final : public Kernel {
   bool adds_ = false;
 };
 
-void mix(std::size_t& hash, std::uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-}
-
 void mix(std::size_t& hash, const std::vector<TensorDesc>& tensors) {
   for (const TensorDesc& tensor : tensors) {
-    mix(hash, static_cast<std::uint64_t>(tensor.dtype));
-    mix(hash, static_cast<std::uint64_t>(tensor.layout.kind) * 2 + (tensor.any_layout ? 1 : 0));
+    base::mix_hash(hash, static_cast<std::uint64_t>(tensor.dtype));
+    base::mix_hash(
+        hash, static_cast<std::uint64_t>(tensor.layout.kind) * 2 + (tensor.any_layout ? 1 : 0));
     for (const std::int64_t extent : tensor.shape.dims()) {
-      mix(hash, static_cast<std::uint64_t>(extent));
+      base::mix_hash(hash, static_cast<std::uint64_t>(extent));
     }
   }
 }
@@ -142,13 +140,13 @@ Status check_modes(const OpCall& call) {
 
 std::size_t OpCall::hash() const {
   std::size_t hash = std::hash<const void*>{}(op);
-  mix(hash, params.hash());
+  base::mix_hash(hash, params.hash());
   mix(hash, inputs);
   mix(hash, outputs);
-  for (const WriteMode mode : modes) mix(hash, static_cast<std::uint64_t>(mode));
-  mix(hash, static_cast<std::uint64_t>(device.kind));
-  mix(hash, static_cast<std::uint64_t>(team) * 8 + (tf32 ? 4 : 0) + (reference_only ? 2 : 0) +
-                (winograd ? 1 : 0));
+  for (const WriteMode mode : modes) base::mix_hash(hash, static_cast<std::uint64_t>(mode));
+  base::mix_hash(hash, static_cast<std::uint64_t>(device.kind));
+  base::mix_hash(hash, static_cast<std::uint64_t>(team) * 8 + (tf32 ? 4 : 0) +
+                           (reference_only ? 2 : 0) + (winograd ? 1 : 0));
   return hash;
 }
 

@@ -140,46 +140,6 @@ base::Result<Symbol> Symbol::create(const ops::OpTable& table, std::string_view 
   return result;
 }
 
-base::Result<Symbol> Symbol::compose(const std::map<std::string, Symbol>& replacements) const {
-  Graph flat = graph();
-  const std::vector<bool> unnamed = unnamed_nodes();
-  std::vector<std::shared_ptr<const Node>> made;
-  std::vector<std::optional<Entry>> replaced(flat.nodes.size());
-  std::unordered_set<std::string> used;
-  for (std::size_t i = 0; i < flat.nodes.size(); ++i) {
-    GraphNode& source = flat.nodes[i];
-    auto node = std::make_shared<Node>();
-    const auto it = source.is_variable() ? replacements.find(source.name) : replacements.end();
-    if (it != replacements.end()) {
-      if (it->second.outputs_.size() != 1) {
-        return base::error(Errc::invalid_argument,
-                           "'{}' must be replaced by one value; a symbol of {} is given",
-                           source.name, it->second.outputs_.size());
-      }
-      replaced[i] = it->second.outputs_.front();
-      used.insert(source.name);
-    }
-    for (Value input : source.inputs) {
-      const std::size_t from = node_index(input);
-      node->inputs.push_back(replaced[from] ? *replaced[from] : Entry{made[from], input.output});
-    }
-    node->take(std::move(source));
-    if (unnamed[i]) node->name.clear();  // numbered where the whole is laid out
-    made.push_back(std::move(node));
-  }
-  for (const auto& [name, unused] : replacements) {
-    if (!used.contains(name)) {
-      return base::error(Errc::not_found, "the symbol has no variable '{}'", name);
-    }
-  }
-  Symbol result;
-  for (Value head : flat.heads) {
-    const std::size_t from = node_index(head);
-    result.outputs_.push_back(replaced[from] ? *replaced[from] : Entry{made[from], head.output});
-  }
-  return result;
-}
-
 Symbol Symbol::operator[](std::size_t index) const {
   TROUPE_CHECK(index < outputs_.size(), "symbol has no such output");
   Symbol one;
@@ -238,7 +198,7 @@ void name_nodes(Graph& graph) {
 
 }  // namespace
 
-Graph Symbol::graph() const {
+Graph Symbol::laid_out() const {
   std::vector<const Node*> roots;
   for (const Entry& entry : outputs_) roots.push_back(entry.node.get());
   const std::vector<const Node*> order = topological(roots);
@@ -255,16 +215,55 @@ Graph Symbol::graph() const {
   for (const Entry& entry : outputs_) {
     graph.heads.push_back({index.at(entry.node.get()), entry.output});
   }
+  return graph;
+}
+
+Graph Symbol::graph() const {
+  Graph graph = laid_out();
   name_nodes(graph);
   return graph;
 }
 
-std::vector<bool> Symbol::unnamed_nodes() const {
-  std::vector<const Node*> roots;
-  for (const Entry& entry : outputs_) roots.push_back(entry.node.get());
+base::Result<Symbol> Symbol::compose(const std::map<std::string, Symbol>& replacements) const {
+  Graph flat = laid_out();
   std::vector<bool> unnamed;
-  for (const Node* node : topological(roots)) unnamed.push_back(node->name.empty());
-  return unnamed;
+  for (const GraphNode& node : flat.nodes) unnamed.push_back(node.name.empty());
+  name_nodes(flat);
+  std::vector<std::shared_ptr<const Node>> made;
+  std::vector<std::optional<Entry>> replaced(flat.nodes.size());
+  std::unordered_set<std::string> used;
+  for (std::size_t i = 0; i < flat.nodes.size(); ++i) {
+    GraphNode& source = flat.nodes[i];
+    auto node = std::make_shared<Node>();
+    const auto it = source.is_variable() ? replacements.find(source.name) : replacements.end();
+    if (it != replacements.end()) {
+      if (it->second.outputs_.size() != 1) {
+        return base::error(Errc::invalid_argument,
+                           "'{}' must be replaced by one value; a symbol of {} is given",
+                           source.name, it->second.outputs_.size());
+      }
+      replaced[i] = it->second.outputs_.front();
+      used.insert(source.name);
+    }
+    for (Value input : source.inputs) {
+      const std::size_t from = node_index(input);
+      node->inputs.push_back(replaced[from] ? *replaced[from] : Entry{made[from], input.output});
+    }
+    node->take(std::move(source));
+    if (unnamed[i]) node->name.clear();  // numbered where the whole is laid out
+    made.push_back(std::move(node));
+  }
+  for (const auto& [name, unused] : replacements) {
+    if (!used.contains(name)) {
+      return base::error(Errc::not_found, "the symbol has no variable '{}'", name);
+    }
+  }
+  Symbol result;
+  for (Value head : flat.heads) {
+    const std::size_t from = node_index(head);
+    result.outputs_.push_back(replaced[from] ? *replaced[from] : Entry{made[from], head.output});
+  }
+  return result;
 }
 
 Symbol Symbol::from_graph(const Graph& graph) {

@@ -101,8 +101,8 @@ class Symbol {
     std::shared_ptr<const Node> node;
     int output = 0;
   };
-  /// Of graph(): which nodes get their names there.
-  std::vector<bool> unnamed_nodes() const;
+  /// graph() before unnamed nodes get their names.
+  Graph laid_out() const;
 
   std::vector<Entry> outputs_;
 };

@@ -69,9 +69,7 @@ Peer enable_peer(Device device, Device peer) {
 
 void disable_peer(Device device, Device peer) {
   const DeviceScope scope(device);
-  if (cudaDeviceDisablePeerAccess(peer.index) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-  }
+  ignore(cudaDeviceDisablePeerAccess(peer.index));
 }
 
 /// Memory of a device while the object lives; null where there is none.
