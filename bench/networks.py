@@ -106,8 +106,8 @@ class Contest:
 
 
 def take_turns(title, rounds, notes, programs):
-    """{name: what its program gave for each round's number}; a program that is Missing is left out,
-    with its reason among `notes`."""
+    """{name: what its program gave for each round's number}; a peer that is Missing is left out,
+    with its reason among `notes`, and without Troupe's own side all ends."""
     results = {}
     for number in range(rounds):
         for name, program in list(programs.items()):
@@ -115,6 +115,8 @@ def take_turns(title, rounds, notes, programs):
             try:
                 results.setdefault(name, []).append(program(number))
             except Missing as reason:
+                if name == TROUPE:
+                    raise SystemExit(f"{title}: there is nothing to compare: {reason}") from reason
                 notes.append(f"{title}: {name} is left out: {reason}")
                 del programs[name], results[name]
     return results

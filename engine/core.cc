@@ -94,6 +94,7 @@ Variable Core::new_variable(std::string_view label) {
 void Core::drop_variable(VariableState* variable) {
   if (!inbox_.empty()) settle_submissions();  // they may name it
   mutex_.lock();
+  note_alone();
   const std::shared_ptr<Core> self = graph_.orphan(variable);
   mutex_.unlock();
 }
@@ -307,7 +308,11 @@ void Core::finish(OperationState* operation) {
     lane_events_[static_cast<std::size_t>(operation->lane)] = operation->event.event;
   }
   OperationList unblocked;
-  graph_.release(operation, unblocked);
+  if (operation == alone_) {
+    alone_ = nullptr;
+  } else {
+    graph_.release(operation, unblocked);
+  }
   ++counters_.completed;
   ++counters_of(operation).completed;
   completed_.store(counters_.completed, std::memory_order_relaxed);

@@ -109,6 +109,10 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Queues operations that pushers have left in the inbox.
   void queue_pushed() TROUPE_REQUIRES(mutex_) { queue_pushed(inbox_.count()); }
   bool inbox_empty() const { return inbox_.empty(); }
+  /// Where nothing is pending: the oldest operation that pushers have left, if it is a plain one of
+  /// `lane`. It may run at once, and in push order nobody needs to know its variables: the graph
+  /// hears of them when something else is queued meanwhile. Null: there is no such operation.
+  OperationState* take_alone(int lane) TROUPE_REQUIRES(mutex_);
   /// Says that a lane has one thread, which runs something now or has been woken, and looks into
   /// the inbox before it chooses what to run next; or, no longer. Then inbox_empty() has to be
   /// asked once more.
@@ -127,7 +131,7 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Decides whether the function runs or is skipped; before run().
   void begin(OperationState* operation) TROUPE_REQUIRES(mutex_) {
     operation->phase = OperationPhase::running;
-    DependencyGraph::ask_for_successors(operation);
+    if (operation != alone_) DependencyGraph::ask_for_successors(operation);
     const bool plain = !graph_.carries() && operation->kind == OperationKind::sync;
     if (!plain || cancelled_) begin_specially(operation);
   }
@@ -225,6 +229,8 @@ class Core : public std::enable_shared_from_this<Core> {
   bool may_run_here(int lane) const;
   void run_here(OperationState* operation) TROUPE_RELEASE(mutex_);
   void queue_pushed(std::uint64_t end) TROUPE_REQUIRES(mutex_);
+  /// Before any use or any handle of a variable is looked at: the graph knows all that run.
+  void note_alone() TROUPE_REQUIRES(mutex_);
   bool attended(int lane) const {
     return ((attended_.load(std::memory_order_seq_cst) >> lane) & 1) != 0;
   }
@@ -297,6 +303,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
   alignas(64) OperationState* first_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // pending, in push order
   OperationState* last_ TROUPE_GUARDED_BY(mutex_) = nullptr;
+  OperationState* alone_ TROUPE_GUARDED_BY(mutex_) = nullptr;  // runs, unknown to the graph
+  std::uint64_t seen_ TROUPE_GUARDED_BY(mutex_) = 0;           // inbox_.count(), some time ago
   AllWait* all_waits_ TROUPE_GUARDED_BY(mutex_) = nullptr;
   int pushers_waiting_ TROUPE_GUARDED_BY(mutex_) = 0;
   // The least value of finished_ for which one who gives way sleeps; kNever: nobody does.

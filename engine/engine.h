@@ -102,6 +102,7 @@ struct EngineCounters {
   std::uint64_t failed = 0;                    ///< of these, ended with an error of their own
   std::uint64_t skipped = 0;                   ///< of these, not run because of an older error
   std::uint64_t pending = 0;                   ///< pushed, not completed
+  std::uint64_t alone = 0;                     ///< begun straight, with nothing else pending
   std::uint64_t asynchronous_in_flight = 0;    ///< begun, waiting for their completion
   std::array<LaneCounters, kLaneKinds> lanes;  ///< by LaneKind
 };

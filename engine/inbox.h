@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/push_pace.h"
 #include "engine/state.h"
 
 namespace troupe::engine {
@@ -38,27 +39,30 @@ class Inbox {
   /// How many have been put.
   std::uint64_t count() const { return tail_.load(std::memory_order_acquire); }
 
-  /// How many have been taken. For the one who takes: he calls at() for all from here to an end
-  /// that count() gave, in order, then set_taken() with this end.
+  /// How many have been taken. For the one who takes: he calls expect() with an end that count()
+  /// gave, at() for all from here to this end, in order, and set_taken() behind some or all of
+  /// them.
   std::uint64_t taken() const { return head_.load(std::memory_order_relaxed); }
-  OperationState* at(std::uint64_t place, std::uint64_t end) const {
-    if (place == taken()) {
-      for (std::uint64_t i = place; i < end && i < place + kAhead; ++i) ask_for(i);
-    }
-    if (place + kAhead < end) ask_for(place + kAhead);
+  /// Asks for the first ones; at() asks for those that follow. `with_uses`: what they use, too.
+  void expect(std::uint64_t end, bool with_uses) const {
+    const std::uint64_t begin = taken();
+    for (std::uint64_t i = begin; i < end && i < begin + kAhead; ++i) ask_for(i, with_uses);
+  }
+  OperationState* at(std::uint64_t place, std::uint64_t end, bool with_uses) const {
+    if (place + kAhead < end) ask_for(place + kAhead, with_uses);
     return slots_[place % kSlots];
   }
   void set_taken(std::uint64_t end) { head_.store(end, std::memory_order_release); }
 
  private:
-  static constexpr std::uint64_t kSlots = 512;
+  static constexpr std::uint64_t kSlots = PushPace::kFarAhead;  // not full before a pause
   static constexpr std::uint64_t kAhead = 8;
 
-  void ask_for(std::uint64_t place) const {
+  void ask_for(std::uint64_t place, bool with_uses) const {
     const OperationState* operation = slots_[place % kSlots];
     __builtin_prefetch(operation, 1);
     __builtin_prefetch(&operation->function, 1);
-    __builtin_prefetch(&operation->use_count, 1);
+    if (with_uses) __builtin_prefetch(&operation->use_count, 1);
   }
 
   alignas(64) std::atomic<std::uint64_t> tail_{0};

@@ -49,13 +49,14 @@ std::uint64_t Core::next_serial() {
 
 // What is pushed is seen by the next who takes the graph's mutex. That is the pusher himself,
 // unless the operation's lane is attended: it could not run before the lane's thread has looked
-// into the inbox.
+// into the inbox. With a priority of its own it would have to wait there for older ones.
 void Core::submit(OperationState* operation) {
   const int lane = operation->lane;
+  const bool urgent = operation->priority != 0;
   inbox_.put(operation);
   entry_mutex_.unlock();
   fence_behind_unlock();  // a lane that ends to be attended looks into the inbox once more
-  if (lane < 0 || !attended(lane)) settle_submissions();
+  if (urgent || lane < 0 || !attended(lane)) settle_submissions();
 }
 
 bool Core::may_run_here(int lane) const {
@@ -104,16 +105,43 @@ void Core::settle_submissions() {
   leave();
 }
 
+// Also where nothing is to be queued: the caller may have uses of his own to append.
 void Core::queue_pushed(std::uint64_t end) {
+  note_alone();
+  inbox_.expect(end, true);
   OperationList unblocked;
   for (std::uint64_t place = inbox_.taken(); place < end; ++place) {
-    OperationState* const operation = inbox_.at(place, end);
+    OperationState* const operation = inbox_.at(place, end, true);
     link_pending(operation);
     operation->phase = OperationPhase::blocked;
     if (graph_.append(operation)) unblocked.append(operation);
   }
   if (end > inbox_.taken()) inbox_.set_taken(end);
   advance(unblocked);
+}
+
+OperationState* Core::take_alone(int lane) {
+  if (first_ != nullptr || graph_.carries()) return nullptr;
+  const std::uint64_t place = inbox_.taken();
+  if (place >= seen_) {
+    seen_ = inbox_.count();
+    if (place == seen_) return nullptr;
+    inbox_.expect(seen_, false);
+  }
+  OperationState* const operation = inbox_.at(place, seen_, false);
+  const bool plain = operation->kind == OperationKind::sync && operation->priority == 0;
+  if (!plain || operation->lane != lane) return nullptr;
+  inbox_.set_taken(place + 1);
+  link_pending(operation);
+  alone_ = operation;
+  ++counters_.alone;
+  return operation;
+}
+
+// Its variables are free: nothing else was pending when it was taken, or has been queued since.
+void Core::note_alone() {
+  if (alone_ == nullptr) return;
+  TROUPE_CHECK(graph_.append(std::exchange(alone_, nullptr)), "an operation ran beside others");
 }
 
 bool Core::crowded(std::size_t device, std::uint64_t bytes) const {

@@ -25,31 +25,15 @@ namespace {
 struct WorkQueue {
   ReadyQueue ready;
   int threads = 0;
-  bool attended = false;         ///< one thread alone takes from it, and it is a lane's
-  int idle = 0;                  ///< threads that have found nothing to run
-  int parked = 0;                ///< threads that need a signal; may be too high, never too low
-  int awake = 0;                 ///< threads that do not sleep, since awake_since_ns
-  int unlooked = 0;              ///< operations since its thread looked into the inbox
-  std::uint64_t look_ticks = 0;  ///< when it did; 0 where that was to find work at all
+  bool attended = false;  ///< one thread alone takes from it, and it is a lane's
+  int idle = 0;           ///< threads that have found nothing to run
+  int parked = 0;         ///< threads that need a signal; may be too high, never too low
+  int awake = 0;          ///< threads that do not sleep, since awake_since_ns
   std::int64_t awake_since_ns = 0;
   std::int64_t awake_ns = 0;  ///< of all threads, up to awake_since_ns
   alignas(64) std::atomic<int> priority{ReadyQueue::kNoPriority};  ///< of what is ready next
   std::atomic<std::uint32_t> signal{0};
 };
-
-/// A counter of the processor that grows with time, or jumps ahead where none is known.
-std::uint64_t ticks() {
-#if defined(__x86_64__) || defined(__i386__)
-  return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-  std::uint64_t count = 0;
-  asm volatile("mrs %0, cntvct_el0" : "=r"(count));
-  return count;
-#else
-  static thread_local std::uint64_t count = 0;
-  return count += std::uint64_t{1} << 32;
-#endif
-}
 
 /// What one thread of a lane owns.
 struct Worker {
@@ -78,8 +62,6 @@ class ThreadedCore final : public Core {
  private:
   static constexpr int kIdleSpins = 256;  // some microseconds: the gap between two pushes
   static constexpr int kSpinsPerLook = 40;
-  static constexpr int kUnlookedMax = 16;
-  static constexpr std::uint64_t kLookTicks = 10'000;  // some microseconds
 
   void make_ready(OperationState* operation) override TROUPE_REQUIRES(mutex_) {
     const auto queue = static_cast<std::size_t>(operation->lane);
@@ -120,7 +102,6 @@ class ThreadedCore final : public Core {
   void change_awake(std::size_t queue, int threads) TROUPE_REQUIRES(mutex_);
   void spin(const WorkQueue& own);
   void signal_queues(std::uint64_t wakes);
-  static bool look_is_due(WorkQueue& own);
   OperationState* next(std::size_t queue) TROUPE_REQUIRES(mutex_);
   OperationState* take(std::size_t queue) TROUPE_REQUIRES(mutex_);
   OperationState* await_work(std::size_t queue) TROUPE_REQUIRES(mutex_);
@@ -217,19 +198,6 @@ void ThreadedCore::spin(const WorkQueue& own) {
   }
 }
 
-// Among short operations, most of a look's price is the cache line that a pusher has.
-bool ThreadedCore::look_is_due(WorkQueue& own) {
-  if (own.ready.size() == 0) {
-    own.look_ticks = 0;
-  } else {
-    const std::uint64_t now = ticks();
-    if (++own.unlooked < kUnlookedMax && now - own.look_ticks < kLookTicks) return false;
-    own.look_ticks = now;
-  }
-  own.unlooked = 0;
-  return true;
-}
-
 // For a thread that is awake. Null when the engine ends.
 OperationState* ThreadedCore::next(std::size_t queue) {
   OperationState* const operation = take(queue);
@@ -239,11 +207,15 @@ OperationState* ThreadedCore::next(std::size_t queue) {
 // Null when nothing is ready.
 OperationState* ThreadedCore::take(std::size_t queue) {
   WorkQueue& own = queues_[queue];
-  if (look_is_due(own)) queue_pushed();
-  OperationState* const operation = own.ready.pop();
-  if (operation == nullptr) return nullptr;
-  own.priority.store(own.ready.priority(), std::memory_order_relaxed);
-  if (own.parked > 0 && own.ready.size() > 0) wake_one(queue);
+  OperationState* operation = own.attended ? take_alone(static_cast<int>(queue)) : nullptr;
+  if (operation == nullptr) {
+    // What pushers have left comes behind what is ready: it is younger, and has no priority.
+    if (own.ready.size() == 0) queue_pushed();
+    operation = own.ready.pop();
+    if (operation == nullptr) return nullptr;
+    own.priority.store(own.ready.priority(), std::memory_order_relaxed);
+    if (own.parked > 0 && own.ready.size() > 0) wake_one(queue);
+  }
   if (own.attended) set_attended(static_cast<int>(queue), true);
   return operation;
 }
@@ -289,7 +261,6 @@ bool ThreadedCore::sleep(std::size_t queue) {
   own.signal.wait(seen, std::memory_order_acquire);
   mutex_.lock();
   change_awake(queue, 1);
-  own.unlooked = kUnlookedMax;  // it has been attended since it was woken
   return true;
 }
 

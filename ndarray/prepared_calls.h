@@ -4,13 +4,11 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/lru_cache.h"
 #include "ops/op.h"
 
 namespace troupe::ndarray {
@@ -41,36 +39,21 @@ struct PreparedCall {
   std::size_t visible_outputs = 0;
 };
 
-/// The cache.
-class PreparedCalls {
- public:
-  /// Keeps `calls_max` at most, which is more than 0.
-  explicit PreparedCalls(std::size_t calls_max) : calls_max_(calls_max) {}
-
-  /// Null where the call is not known.
-  std::shared_ptr<const PreparedCall> find(const CallRequest& request);
-  /// From now on find() gives `call` for `request`.
-  void keep(const CallRequest& request, std::shared_ptr<const PreparedCall> call);
-
- private:
-  struct Hash {
-    std::size_t operator()(const CallRequest& request) const;
-  };
-  struct Equal {
-    bool operator()(const CallRequest& a, const CallRequest& b) const;
-  };
-  struct Entry {
+/// Requests as keys of a cache.
+struct RequestKeys {
+  using View = CallRequest;
+  struct Key {
     ops::Attributes attributes;
     std::vector<Operand> inputs;
-    CallRequest request;  // names the two above
-    std::shared_ptr<const PreparedCall> call;
+    CallRequest request;  ///< its own attributes and inputs are not read
   };
-  using Entries = std::list<Entry>;
-
-  const std::size_t calls_max_;
-  base::Mutex mutex_;
-  Entries entries_ TROUPE_GUARDED_BY(mutex_);  // most recently used first
-  std::unordered_map<CallRequest, Entries::iterator, Hash, Equal> index_ TROUPE_GUARDED_BY(mutex_);
+  static Key own(const CallRequest& request);
+  static CallRequest view(const Key& key);
+  static std::size_t hash(const CallRequest& request);
+  static bool equal(const CallRequest& a, const CallRequest& b);
 };
+
+/// What was prepared for requests that were made before.
+using PreparedCalls = base::LruCache<RequestKeys, std::shared_ptr<const PreparedCall>>;
 
 }  // namespace troupe::ndarray

@@ -7,13 +7,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "base/mutex.h"
+#include "base/lru_cache.h"
 #include "base/status.h"
 #include "ndarray/prepared_calls.h"
 #include "ops/kernel.h"
@@ -37,31 +34,25 @@ class PreparedKernels {
   /// The kernel for `call`, from the cache or prepared now. Errors are those of ops::prepare.
   base::Result<std::shared_ptr<const ops::Kernel>> get(const ops::OpCall& call);
 
-  std::size_t size() const;
+  std::size_t size() const { return kernels_.size(); }
   std::uint64_t hits() const { return hits_.load(std::memory_order_relaxed); }
   std::uint64_t misses() const { return misses_.load(std::memory_order_relaxed); }
 
  private:
-  struct Hash {
-    std::size_t operator()(const ops::OpCall* call) const { return call->hash(); }
+  /// Calls as keys of a cache.
+  struct Calls {
+    using Key = ops::OpCall;
+    using View = const ops::OpCall*;
+    static Key own(View call) { return *call; }
+    static View view(const Key& call) { return &call; }
+    static std::size_t hash(View call) { return call->hash(); }
+    static bool equal(View a, View b) { return *a == *b; }
   };
-  struct Equal {
-    bool operator()(const ops::OpCall* a, const ops::OpCall* b) const { return *a == *b; }
-  };
-  struct Entry {
-    ops::OpCall call;
-    std::shared_ptr<const ops::Kernel> kernel;
-  };
-  using Entries = std::list<Entry>;
 
-  std::shared_ptr<const ops::Kernel> find(const ops::OpCall& call);
+  void count(bool known) { (known ? hits_ : misses_).fetch_add(1, std::memory_order_relaxed); }
 
-  const std::size_t prepared_kernels_max_;
   PreparedCalls calls_;
-  mutable base::Mutex mutex_;
-  Entries entries_ TROUPE_GUARDED_BY(mutex_);  // most recently used first
-  std::unordered_map<const ops::OpCall*, Entries::iterator, Hash, Equal> index_
-      TROUPE_GUARDED_BY(mutex_);
+  base::LruCache<Calls, std::shared_ptr<const ops::Kernel>> kernels_;
   std::atomic<std::uint64_t> hits_{0};
   std::atomic<std::uint64_t> misses_{0};
 };
