@@ -63,6 +63,12 @@ class Contest:
         rows = json_rows(run([self.bin / "bench_fma", f"--threads={self.options.threads}"]))
         return 1e9 / rows["fma peak"][0]
 
+    def reading(self):
+        """Bytes a second and processor that memory gives, all threads reading at once."""
+        rows = json_rows(run([self.bin / "bench_fully_connected",
+                              f"--threads={self.options.threads}", "--repetitions=3"]))
+        return 1e9 / rows["read"][0] / self.options.threads
+
     def torch(self, how, network, batch):
         return torch(how, network, batch, self.options.threads, self.options.repetitions,
                      self.path(how), program="torch_convnets.py")
@@ -263,7 +269,12 @@ def main():
     options = parser.parse_args()
     contest = Contest(options)
     batches = sorted(int(batch) for batch in options.batches.split(","))
-    print(f"Machine: {machine(options.build)}.")
+    try:
+        reading = contest.reading() * 1e-9
+    except Missing as reason:
+        raise SystemExit(f"the benchmarks of {options.build} are not all built: {reason}") from reason
+    print(f"Machine: {machine(options.build)}; memory gives each of {options.threads} processors "
+          f"{reading:.0f} GB/s.")
     for what in options.what.split(","):
         if what == "memory":
             memory_table(contest)
