@@ -272,7 +272,7 @@ def main():
     try:
         reading = contest.reading() * 1e-9
     except Missing as reason:
-        raise SystemExit(f"the benchmarks of {options.build} are not all built: {reason}") from reason
+        raise SystemExit(f"not all of bench/ is built in {options.build}: {reason}") from reason
     print(f"Machine: {machine(options.build)}; memory gives each of {options.threads} processors "
           f"{reading:.0f} GB/s.")
     for what in options.what.split(","):
