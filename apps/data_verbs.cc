@@ -250,8 +250,8 @@ void add_pack_generated(CLI::App& pack, Context& context) {
   };
   data::GeneratedPackOptions& made = options->pack;
   add("--classes", made.classes, "Classes", 1, data::kGeneratedClassesMax);
-  add("--train", made.train, "Training images", 1, data::kGeneratedMax);
-  add("--test", made.test, "Test images; 0: no test.rec", 0, data::kGeneratedMax);
+  add("--train", made.train, "Training images", 1, data::kPackedMax);
+  add("--test", made.test, "Test images; 0: no test.rec", 0, data::kPackedMax);
   add("--seed", made.seed, "The same seed makes the same bytes", 0, UINT64_MAX);
   set_action(verb, context, [&context, options] {
     options->pack.out = options->target.out;

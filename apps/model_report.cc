@@ -58,14 +58,19 @@ base::Result<Symbol> load(const InspectOptions& options, const ops::OpTable& tab
   return symbol::make_network(table, options.model, network);
 }
 
-/// Shapes by name of every variable and of every operator's outputs.
-base::Result<std::map<std::string, base::Shape>> shapes_of(const Symbol& network,
-                                                           const base::Shape& data) {
-  const Symbol all = network.internals();
-  TROUPE_TRY_ASSIGN(const auto inferred, all.infer_shapes({{std::string(kDataName), data}}));
-  const std::vector<std::string> names = all.list_outputs();
-  std::map<std::string, base::Shape> shapes;
-  for (std::size_t i = 0; i < names.size(); ++i) shapes[names[i]] = inferred.outputs[i];
+/// The shape of the first output of each node of network.graph(). (A variable and an operator's
+/// output may have one name.)
+base::Result<std::vector<base::Shape>> shapes_of(const Symbol& network, const base::Shape& data) {
+  TROUPE_TRY_ASSIGN(const auto inferred,
+                    network.internals().infer_shapes({{std::string(kDataName), data}}));
+  std::vector<base::Shape> shapes;
+  std::size_t place = 0;
+  for (const symbol::GraphNode& node : network.graph().nodes) {
+    shapes.push_back(inferred.outputs[place]);
+    place += node.is_variable()
+                 ? 1
+                 : static_cast<std::size_t>(node.op->visible_output_count(node.params));
+  }
   return shapes;
 }
 
@@ -130,7 +135,7 @@ class TextTable {
 };
 
 std::vector<LayerReport> describe_layers(const Symbol& network,
-                                         const std::map<std::string, base::Shape>& shapes,
+                                         const std::vector<base::Shape>& shapes,
                                          const symbol::ExecutorReport& report) {
   std::map<std::string, const symbol::NodeReport*> prepared;
   for (const symbol::NodeReport& node : report.nodes) prepared.emplace(node.name, &node);
@@ -150,14 +155,13 @@ std::vector<LayerReport> describe_layers(const Symbol& network,
       const bool parameter = source.is_variable() && uncounted.erase(source.name) != 0;
       const bool state = source.is_variable() && unseen.erase(source.name) != 0;
       if (!parameter && !state) continue;
-      const base::Shape& shape = shapes.at(source.name);
+      const base::Shape& shape = shapes[static_cast<std::size_t>(input.node)];
       layer.tensors.push_back({source.name, shape});
       if (parameter) layer.parameters += static_cast<std::uint64_t>(shape.elements());
     }
-    const std::string output = graph.value_name({static_cast<std::int64_t>(i), 0});
     layer.name = node.name;
     layer.op = node.op->name;
-    layer.output = shapes.at(output);
+    layer.output = shapes[i];
     const auto found = prepared.find(node.name);
     if (found == prepared.end()) continue;
     layer.layout = found->second->layout;
@@ -255,7 +259,8 @@ base::Result<std::vector<std::string>> with_gradient(const ops::OpTable& table,
   const symbol::Graph graph = network.graph();
   TROUPE_TRY_ASSIGN(const auto dtypes, symbol::infer_dtypes(graph, {}));
   TROUPE_TRY_ASSIGN(const auto without, symbol::without_gradient(table, graph, names, dtypes));
-  for (const std::string& name : without) std::erase(names, name);
+  const std::set<std::string_view> unreached(without.begin(), without.end());
+  std::erase_if(names, [&](const std::string& name) { return unreached.contains(name); });
   return names;
 }
 

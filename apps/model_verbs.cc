@@ -101,7 +101,7 @@ ExitCode autotune(const AutotuneVerb& verb, Context& context) {
   }
   status = check_replaced(verb.output);  // some time has passed
   if (!status.ok()) return context.fail(status);
-  if (tuned->left > 0) keep_older(verb.output, tuned->choices);
+  keep_older(verb.output, tuned->choices);
   const std::string text = tuned->choices.to_json();
   // What was there stays as it was rather than become too large to be read.
   status = symbol::KernelChoices::from_json(text, verb.output).status();

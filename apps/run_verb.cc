@@ -190,10 +190,12 @@ ExitCode run(const RunOptions& options, Context& context) {
   if (signals.received() != 0 && !job.spec.data.test.empty() && !scored) {
     result.score.reset();  // of an epoch before, if any
     context.console.note("stopped; all steps are done, but the end is not scored");
+  } else if (result.trained && !job.spec.data.test.empty() && !result.score) {
+    context.console.note("data.test is not scored: the job has ended within its first epoch");
   }
   if (!result.trained && !options.trace_path.empty()) {
     context.console.note("warning: --trace: nothing was trained, so " + options.trace_path +
-                         " is not written");
+                         " is not written; --set checkpoint.dir=DIR trains anew");
   }
   context.console.data(options.json ? json_text(json_of(result)) : result.to_string());
   return ExitCode::ok;

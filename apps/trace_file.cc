@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <type_traits>
@@ -29,6 +30,8 @@ std::string text_of(const Event& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+constexpr double kTimeMost = 1e15;  // microseconds: some decades
+
 template <typename T>
 bool read_number(const Event& object, const char* key, T& out) {
   const auto found = object.find(key);
@@ -38,6 +41,7 @@ bool read_number(const Event& object, const char* key, T& out) {
                                                 : found->is_number_integer();
   if (!fits) return false;
   out = found->get<T>();
+  if constexpr (std::is_floating_point_v<T>) return std::abs(out) < kTimeMost;
   return true;
 }
 

@@ -53,25 +53,33 @@ Status owner_rule(const std::filesystem::path& path, const struct stat& found,
                found.st_mode & 07777);
 }
 
-/// `rule(found)`: what must hold of the opened file before it is read.
-template <typename Container, typename Rule>
-Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max,
-                           FileKind kind, const Rule& rule) {
+/// Opens `path` for reading; `info` becomes what is known of it.
+Status open_to_read(const std::filesystem::path& path, FileKind kind, Descriptor& file,
+                    struct stat& info) {
   // A pipe that nobody writes would be waited for at the opening already.
   const int patience = kind == FileKind::any ? 0 : O_NONBLOCK;
   const int links = kind == FileKind::no_link ? O_NOFOLLOW : 0;
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | patience | links));
+  file.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | patience | links));
   if (file.get() < 0 && errno == ELOOP && kind == FileKind::no_link) {
     return error(Errc::invalid_argument, "{}: is a symbolic link, which is not followed",
                  path.string());
   }
   if (file.get() < 0) return file_error(path, "open", errno);
-  struct stat info {};
   if (::fstat(file.get(), &info) != 0) return file_error(path, "stat", errno);
   if (S_ISDIR(info.st_mode)) return not_a_file(path);
   if (kind != FileKind::any && !S_ISREG(info.st_mode)) {
     return error(Errc::invalid_argument, "{}: is no regular file", path.string());
   }
+  return {};
+}
+
+/// `rule(found)`: what must hold of the opened file before it is read.
+template <typename Container, typename Rule>
+Result<Container> read_all(const std::filesystem::path& path, std::uint64_t bytes_max,
+                           FileKind kind, const Rule& rule) {
+  Descriptor file;
+  struct stat info {};
+  TROUPE_TRY(open_to_read(path, kind, file, info));
   TROUPE_TRY(rule(info));
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size > bytes_max) return too_large(path, size, bytes_max);
@@ -141,6 +149,13 @@ Errc errc_of_errno(int number) {
 Status file_error(const std::filesystem::path& path, std::string_view action, int number) {
   return error(errc_of_errno(number), "{}: cannot {}: {}", path.string(), action,
                std::strerror(number));
+}
+
+Result<int> open_regular_file(const std::filesystem::path& path) {
+  Descriptor file;
+  struct stat info {};
+  TROUPE_TRY(open_to_read(path, FileKind::regular, file, info));
+  return file.release();
 }
 
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t bytes_max,

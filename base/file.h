@@ -31,6 +31,10 @@ enum class FileKind : std::uint8_t {
   any       ///< a pipe or device, too, which may never end: what the user of a command has named
 };
 
+/// Opens a regular file for reading, without waiting for anybody, and gives its descriptor, which
+/// the caller closes. Errors name the path: errc_of_errno's, invalid_argument (no regular file).
+Result<int> open_regular_file(const std::filesystem::path& path);
+
 /// Reads a whole file; errors name the path: errc_of_errno's, resource_exhausted (larger than
 /// `bytes_max`), invalid_argument (not of the kind; a folder).
 Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::uint64_t bytes_max,

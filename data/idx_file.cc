@@ -3,6 +3,7 @@
 #include "data/idx_file.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <array>
@@ -32,12 +33,11 @@ gzFile stream_of(void* stream) {
 }  // namespace
 
 Result<IdxFile> IdxFile::open(const std::filesystem::path& path) {
-  errno = 0;
-  gzFile stream = ::gzopen(path.c_str(), "rbe");
+  TROUPE_TRY_ASSIGN(const int descriptor, base::open_regular_file(path));
+  gzFile stream = ::gzdopen(descriptor, "rb");  // closes it at its own end
   if (stream == nullptr) {
-    const int number = errno;
-    return error(base::errc_of_errno(number == 0 ? ENOMEM : number), "{}: cannot open: {}",
-                 path.string(), number == 0 ? "no memory" : std::strerror(number));
+    ::close(descriptor);
+    return base::file_error(path, "open", ENOMEM);
   }
   ::gzbuffer(stream, kStreamBufferBytes);
   IdxFile file(path, stream);

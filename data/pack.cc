@@ -32,6 +32,19 @@ namespace {
 constexpr std::uint64_t kImageFileBytesMax = std::uint64_t{1} << 28;
 constexpr std::uint64_t kFolderEntriesMax = std::uint64_t{1} << 26;
 
+/// resource_exhausted where the folder's file system has no room for so many images.
+Status check_room(const fs::path& folder, std::uint64_t images, const ImageShape& image) {
+  constexpr std::uint64_t kHeads = 48;  // of the record, its labels and the raw image
+  std::error_code code;
+  const fs::space_info space = fs::space(folder, code);
+  if (code || space.capacity == 0) return {};  // it has no idea
+  const double wanted = static_cast<double>(images) * static_cast<double>(image.bytes() + kHeads);
+  if (wanted <= static_cast<double>(space.available)) return {};
+  return error(Errc::resource_exhausted, "{}: the images take {}, {} are free", folder.string(),
+               base::format_bytes(static_cast<std::uint64_t>(wanted)),
+               base::format_bytes(space.available));
+}
+
 /// One record file with its index, visible after finish() and commit().
 class Packer {
  public:
@@ -62,8 +75,13 @@ class Packer {
   Status finish() {
     TROUPE_TRY(writer_.flush());
     TROUPE_TRY(index_.open());
-    const std::string text = index_text(entries_);
-    return index_.write(std::as_bytes(std::span(text)));
+    constexpr std::size_t kPiece = 65'536;  // text of millions would take much memory
+    for (std::size_t i = 0; i < entries_.size(); i += kPiece) {
+      const std::span rest = std::span(entries_).subspan(i);
+      const std::string text = index_text(rest.first(std::min(kPiece, rest.size())));
+      TROUPE_TRY(index_.write(std::as_bytes(std::span(text))));
+    }
+    return {};
   }
 
   Status commit() {
@@ -123,6 +141,11 @@ Result<std::unique_ptr<Packer>> pack_idx_pair(const IdxPair& pair, const fs::pat
   if (const Status fits = check_image_shape(shape); !fits.ok()) {
     return fits.with_context(images.path().string());
   }
+  if (images.items() > kPackedMax) {
+    return error(Errc::resource_exhausted, "{} holds {} images; the limit is {}",
+                 images.path().string(), images.items(), kPackedMax);
+  }
+  TROUPE_TRY(check_room(out.parent_path(), images.items(), shape));
   auto packer = std::make_unique<Packer>(out, stop);
   TROUPE_TRY(packer->open());
   std::vector<std::uint8_t> pixels(shape.bytes());
@@ -296,25 +319,12 @@ Status check_generated(const GeneratedPackOptions& options) {
     return error(Errc::invalid_argument, "classes is {}, not from 1 to {}", options.classes,
                  kGeneratedClassesMax);
   }
-  if (options.train < 1 || options.train > kGeneratedMax || options.test > kGeneratedMax) {
+  if (options.train < 1 || options.train > kPackedMax || options.test > kPackedMax) {
     return error(Errc::invalid_argument,
                  "{} training and {} test images: from 1, and from 0, to {} can be made",
-                 options.train, options.test, kGeneratedMax);
+                 options.train, options.test, kPackedMax);
   }
   return {};
-}
-
-/// resource_exhausted where the folder's file system has no room for the images.
-Status check_room(const GeneratedPackOptions& options) {
-  std::error_code code;
-  const fs::space_info space = fs::space(options.out, code);
-  if (code || space.capacity == 0) return {};  // it has no idea
-  const double wanted = static_cast<double>(options.train + options.test) *
-                        static_cast<double>(options.image.bytes());
-  if (wanted <= static_cast<double>(space.available)) return {};
-  return error(Errc::resource_exhausted, "{}: the images take {}, {} are free",
-               options.out.string(), base::format_bytes(static_cast<std::uint64_t>(wanted)),
-               base::format_bytes(space.available));
 }
 
 }  // namespace
@@ -376,7 +386,7 @@ Result<PackReport> pack_images(const FolderPackOptions& options) {
 Result<PackReport> pack_generated(const GeneratedPackOptions& options) {
   TROUPE_TRY(check_generated(options));
   TROUPE_TRY(base::make_folder(options.out, base::FileMode::shared));
-  TROUPE_TRY(check_room(options));
+  TROUPE_TRY(check_room(options.out, options.train + options.test, options.image));
   std::vector<std::unique_ptr<Packer>> packers(1);
   TROUPE_TRY_ASSIGN(packers[0], pack_generated_part(options, "train.rec", 0, options.train));
   if (options.test > 0) {

@@ -65,8 +65,8 @@ struct FolderPackOptions {
   Stop stop = nullptr;
 };
 
-/// Most training images, and most test images, of a call of pack_generated().
-inline constexpr std::uint64_t kGeneratedMax = std::uint64_t{1} << 28;
+/// Most images of one file that pack_generated() and pack_idx() write.
+inline constexpr std::uint64_t kPackedMax = std::uint64_t{1} << 28;
 inline constexpr std::uint32_t kGeneratedClassesMax = 1U << 24;  // labels are exact in f32
 
 /// `troupe data pack generated`.

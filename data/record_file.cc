@@ -98,21 +98,13 @@ Status RecordWriter::commit() {
 }
 
 Result<std::shared_ptr<const RecordFile>> RecordFile::open(std::filesystem::path path) {
-  // Without waiting: opening a pipe would last until somebody writes to it.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) {
-    const int number = errno;
-    return error(base::errc_of_errno(number), "{}: cannot open: {}", path.string(),
-                 std::strerror(number));
-  }
+  TROUPE_TRY_ASSIGN(const int descriptor, base::open_regular_file(path));
   struct stat info {};
   const bool known = ::fstat(descriptor, &info) == 0;
   // From here on the object closes the descriptor.
   std::shared_ptr<const RecordFile> file(
       new RecordFile(std::move(path), descriptor, static_cast<std::uint64_t>(info.st_size)));
-  if (!known || !S_ISREG(info.st_mode)) {
-    return error(Errc::invalid_argument, "{}: is no regular file", file->path().string());
-  }
+  if (!known) return base::file_error(file->path(), "stat", errno);
   return file;
 }
 

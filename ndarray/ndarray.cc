@@ -43,7 +43,9 @@ base::Status check_array(const base::Shape& shape, base::DType dtype) {
 /// all work.
 std::shared_ptr<Chunk> make_chunk(Runtime& runtime, base::Buffer buffer, bool shared) {
   const bool brief = buffer.size() <= kBriefReleaseBytes;
-  auto* chunk = new Chunk{runtime, std::move(buffer), runtime.engine.new_variable("array"), shared};
+  const std::size_t bytes = buffer.size();
+  auto* chunk =
+      new Chunk{runtime, std::move(buffer), runtime.engine.new_variable("array"), shared, bytes};
   return {chunk, [brief](Chunk* last) {
             std::unique_ptr<Chunk> held(last);
             const engine::Variable variable = last->variable;
@@ -336,6 +338,13 @@ base::Status NDArray::check_read(base::DType dtype) const {
 
 base::Status NDArray::rebind(base::Buffer buffer, bool shared) const {
   TROUPE_TRY(check_usable());
+  if (buffer.size() != chunk_->bytes || buffer.device() != device_) {
+    return base::error(
+        Errc::invalid_argument,
+        "{} bytes of {} cannot become those of an array that has {} of {}{}", buffer.size(),
+        buffer.device().to_string(), chunk_->bytes, device_.to_string(),
+        offset_ > 0 || bytes() < chunk_->bytes ? ", the whole of which this is a slice of" : "");
+  }
   const engine::Variable writes[] = {variable()};
   const bool brief = buffer.size() <= kBriefReleaseBytes;  // as large as the one that goes
   runtime().engine.push(

@@ -31,6 +31,7 @@ struct Chunk {
   engine::Variable variable;
   /// The buffer is somebody else's too, a batch for example: it is copied before anyone writes.
   bool shared = false;
+  std::size_t bytes = 0;  ///< of any buffer that it has; any thread may ask
 };
 
 /// Shape, dtype, device, slice of a chunk.
@@ -120,7 +121,8 @@ class NDArray {
   /// Waits; numbers in nested brackets, long axes shortened, then shape, dtype and device.
   std::string to_string() const;
 
-  /// Pushes: this chunk's bytes become `buffer` (same size), for example a store's next version.
+  /// Pushes: this chunk's bytes become `buffer`, for example a store's next version. Another size
+  /// or device than the chunk's is invalid_argument; of a slice the whole counts.
   base::Status rebind(base::Buffer buffer, bool shared) const;
 
   /// The chunk. Whoever pushes an operation while holding a handle may name the chunk by address in

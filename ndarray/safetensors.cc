@@ -237,6 +237,12 @@ base::Result<std::uint64_t> safetensors_data_begin(std::span<const std::byte> fi
   }
   std::uint64_t length = 0;
   std::memcpy(&length, first.data(), kLengthBytes);
+  constexpr std::uint32_t kZip = 0x04034b50;  // "PK", 3, 4
+  if (static_cast<std::uint32_t>(length) == kZip) {
+    return damaged(
+        "is a zip archive, as torch.save() writes it; docs/job-file.md, Weights in and "
+        "out, shows how to convert it");
+  }
   if (length > kSafetensorsHeaderBytesMax) {
     // The number itself is not quoted: of a file of another kind it would be its first bytes.
     return damaged("the header's length is above the limit of {}", kSafetensorsHeaderBytesMax);

@@ -50,10 +50,32 @@ base::Status malformed(const std::string& where, std::string_view what) {
   return base::error(Errc::invalid_argument, "symbol JSON, {}: {}", where, what);
 }
 
+/// Most levels of objects and lists; files of MXNet have six, and a parser keeps some of each.
+constexpr int kNestingMax = 64;
+
+/// How deep lists and objects lie in each other at most, as far as brackets outside texts say.
+int nesting(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted && c == '\\') ++i;  // what follows is no end
+    if (quoted) continue;
+    if (c == '[' || c == '{') deepest = std::max(deepest, ++depth);
+    if (c == ']' || c == '}') --depth;
+  }
+  return deepest;
+}
+
 base::Result<json> parse_text(std::string_view text) {
   if (text.size() > kJsonBytesMax) {
     return base::error(Errc::resource_exhausted, "symbol JSON has {} bytes; the limit is {}",
                        text.size(), kJsonBytesMax);
+  }
+  if (nesting(text) > kNestingMax) {
+    return base::error(Errc::invalid_argument, "symbol JSON is nested deeper than {} levels",
+                       kNestingMax);
   }
   try {
     return json::parse(text);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/text.h"
 #include "symbol/autotune.h"
 #include "symbol/passes.h"
 #include "symbol/prologue.h"
@@ -145,7 +146,7 @@ base::Status LayoutSearch::check_choice(const ops::OpCall& call, const Asked& as
   const std::string& kernel = asked.choice->kernel;
   const auto refuse = [&](std::string_view why) {
     return base::error(base::Errc::invalid_argument, "{} chooses kernel '{}', {}",
-                       options_.kernels->name, kernel, why);
+                       options_.kernels->name, base::shortened(kernel, base::kQuotedBytesMax), why);
   };
   if (!asked.offers.empty()) return {};
   const auto& known = call.op->kernels;

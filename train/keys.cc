@@ -38,6 +38,12 @@ base::Result<std::string> find_label(const std::vector<std::string>& arguments,
     if (name.ends_with("label")) found.push_back(name);
   }
   if (found.size() == 1) return found.front();
+  if (found.empty()) {
+    return base::error(base::Errc::invalid_argument,
+                       "the network has no loss: none of its arguments is named '{}' or ends in "
+                       "'label'; put softmax_output on its scores (docs/job-file.md, Networks)",
+                       inputs.label);
+  }
   return base::error(base::Errc::invalid_argument,
                      "the network has {} arguments that end in 'label' and none named '{}'",
                      found.size(), inputs.label);

@@ -72,8 +72,10 @@ template <typename T>
 Status run_accuracy(const OpCall& call, const KernelContext& c, T) {
   return run_metric<T>(call, c, [](const T* row, const ClassAxis& v, std::int64_t label) {
     std::int64_t best = 0;
-    for (std::int64_t k = 1; k < v.classes; ++k) {
-      if (row[k * v.inner] > row[best * v.inner]) best = k;
+    for (std::int64_t k = 0; k < v.classes; ++k) {
+      const T score = row[k * v.inner];
+      if (score != score) return 0.0;  // NaN
+      if (score > row[best * v.inner]) best = k;
     }
     return best == label ? 1.0 : 0.0;
   });
@@ -116,8 +118,8 @@ std::span<const OpDef> ops_classification() {
              "number.",
              "probability", floating_kernel([](auto&&... x) { return run_cross_entropy(x...); })),
       define("accuracy_count",
-             "sum: how many rows have their greatest score (the first of equals) at their label; "
-             "weight: the number of rows that count.",
+             "sum: how many rows have their greatest score (the first of equals) at their label, "
+             "and no NaN; weight: the number of rows that count.",
              "score", floating_kernel([](auto&&... x) { return run_accuracy(x...); })),
   };
   return ops;

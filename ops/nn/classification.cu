@@ -88,8 +88,7 @@ struct BestClass {
   std::int64_t number;
 };
 
-/// The class of each row's greatest score, the first of equals. NaN is never greater, nor is
-/// anything greater than a NaN of the first class.
+/// The class of each row's greatest score, the first of equals; -1 where one is NaN.
 template <typename T>
 struct BestClassRows {
   using W = Wide<T>;
@@ -103,8 +102,7 @@ struct BestClassRows {
   }
   TROUPE_HOST_DEVICE Accumulator load(std::int64_t row, std::int64_t k) const {
     const auto x = static_cast<W>(data[v.offset(row, k)]);
-    if (x == x) return {x, k};
-    return k == 0 ? Accumulator{std::numeric_limits<W>::infinity(), 0} : none();
+    return x == x ? Accumulator{x, k} : Accumulator{std::numeric_limits<W>::infinity(), -1};
   }
   TROUPE_HOST_DEVICE Accumulator join(Accumulator a, Accumulator b) const {
     return b.score > a.score || (b.score == a.score && b.number < a.number) ? b : a;

@@ -255,6 +255,38 @@ TEST_CASE("model autotune writes choices that model inspect takes, and keeps tho
   CHECK(run({"model", "autotune", "tiny-bn"}).code == 2);
 }
 
+TEST_CASE("model autotune loses no choices of other calls that its file had") {
+  const TestFolder folder("model-verbs-test-autotune-again");
+  const std::string path = (folder.path() / "kernels.json").string();
+  const auto tune = [&path](const std::string& batch) {
+    REQUIRE(run({"model", "autotune", "tiny-bn", "-o", path, "--batch", batch}).code == 0);
+    return symbol::KernelChoices::load(path).value().calls;
+  };
+  const auto first = tune("2"), both = tune("1");
+  CHECK(both.size() > first.size());
+  for (const auto& [call, choice] : first) CHECK(both.contains(call));
+}
+
+TEST_CASE("model inspect tells a variable from an operator's output of the same name") {
+  const TestFolder folder("model-verbs-test-names");
+  const std::string path = (folder.path() / "net.json").string();
+  std::ofstream(path) << R"({"nodes": [
+    {"op": "null", "name": "data", "inputs": []},
+    {"op": "FullyConnected", "name": "big", "inputs": [[0, 0]], "attrs": {"num_hidden": "1000"}},
+    {"op": "slice_axis", "name": "few", "inputs": [[1, 0]],
+     "attrs": {"axis": "1", "begin": "0", "end": "4"}},
+    {"op": "null", "name": "big_output", "inputs": [], "attrs": {"__shape__": "(1, 4)"
+}
+},
+    {"op": "broadcast_mul", "name": "scaled", "inputs": [[2, 0], [3, 0]]},
+    {"op": "SoftmaxOutput", "name": "softmax", "inputs": [[4, 0]]}], "heads": [[5, 0]]
+})";
+  const Run shown = run({"model", "inspect", path, "--input", "1,4,4", "--batch", "2"});
+INFO(shown.err);
+REQUIRE(shown.code == 0);
+CHECK_THAT(shown.out, Contains("(2, 1000)"));
+}
+
 /// A network whose operator and parameter have names that a terminal would obey.
 constexpr const char* kWildNetwork = R"({"nodes": [
   {"op": "null", "name": "data", "inputs": []},

@@ -53,6 +53,12 @@ TEST_CASE("a trace is its works, runs, flights and lanes", "[trace]") {
   CHECK(parse_trace("t.json", joined({kDropped})).value().runs.empty());
 }
 
+TEST_CASE("a time of ages is damage", "[trace]") {
+  std::string run = kRun;
+  run.replace(run.find("4.000"), 5, "1e308");
+  CHECK_FALSE(parse_trace("t.json", joined({kLane, run, kDropped})).ok());
+}
+
 TEST_CASE("both ends of a flight may share a line", "[trace]") {
   const auto trace = parse_trace("t.json", joined({kBegin + "," + kEnd, kRun, kDropped})).value();
   CHECK(trace.flights.size() == 1);

@@ -122,7 +122,7 @@ TEST_CASE("numbers of images that cannot be made are named") {
   GeneratedPackOptions large;
   large.out = folder / "out";
   large.image = {3, 8000, 8000};
-  large.train = kGeneratedMax;
+  large.train = kPackedMax;
   const base::Status room = pack_generated(large).status();
   CHECK(room.code() == Errc::resource_exhausted);
   CHECK_THAT(room.text(), Catch::Contains("the images take") && Catch::Contains("are free"));

@@ -323,6 +323,9 @@ TEST_CASE("a shared buffer is copied before anyone writes it") {
   a += 1.0;
   CHECK(values(a) == std::vector<float>{8, 9});
   CHECK(store.as<float>()[0] == 7);
+  const base::Status other = a.slice(1, 2).rebind(base::make_host_buffer(sizeof(float)), false);
+  CHECK(other.code() == base::Errc::invalid_argument);
+  CHECK_THAT(other.text(), Catch::Contains("4 bytes of cpu:0") && Catch::Contains("has 8 of"));
   REQUIRE(a.rebind(store, false).ok());
   NDArray second = a.slice(1, 2);
   second += 1.0;

@@ -249,6 +249,18 @@ TEST_CASE("a file may make so many values and no more") {
   CHECK(mentions(read(kJsonValuesMax / 256 + 1, sum), {"values"}));
 }
 
+TEST_CASE("brackets in a file are counted before it is parsed, but not those in its texts") {
+  const auto status = [](const std::string& text) {
+    return Symbol::from_json(table(), text).status();
+  };
+  CHECK(mentions(status(std::string(65, '[')), {"nested deeper than 64 levels"}));
+  CHECK(mentions(status(std::string(64, '[')), {"not JSON"}));
+  const std::string brackets = std::string(200, '[') + R"(\"[\\)";
+  CHECK(status(R"({"nodes": [{"op": "null", "name": ")" + brackets +
+               R"(", "inputs": []}], "heads": [[0, 0]]})")
+            .ok());
+}
+
 TEST_CASE("a new node has the first free name of its prefix and operator") {
   Graph graph;
   Builder builder(table(), graph, "p");
