@@ -26,6 +26,15 @@ using schemas::KeyKind;
 
 namespace {
 
+void tell_choices(const std::string& file, const symbol::ExecutorReport& report) {
+  if (report.stored_choices == 0) {
+    base::log_warn("numerics.kernels: {}", symbol::unused_choices_text(file));
+    return;
+  }
+  base::log_info("numerics.kernels: {} has decided {} of {} kernels", file, report.stored_choices,
+                 report.nodes.size() - report.reorders.size());
+}
+
 /// What a budget costs, or recomputation that was asked for.
 void tell_plan(const ModuleOptions& options, const symbol::ExecutorReport& report) {
   const bool budget = options.recompute == symbol::Recompute::budget;
@@ -152,9 +161,7 @@ base::Result<Module::Bound> Module::bind(std::int64_t batch, bool trains) {
   if (!trains) return made;
   if (!std::exchange(plan_told_, true) && options_.rank == 0) {
     tell_plan(options_, made.executor->report());
-    if (options_.kernels && made.executor->report().stored_choices == 0) {
-      base::log_warn("numerics.kernels: {}", symbol::unused_choices_text(options_.kernels->name));
-    }
+    if (options_.kernels) tell_choices(options_.kernels->name, made.executor->report());
   }
   for (const KeyInfo& key : keys_) {
     if (key.kind != KeyKind::average) continue;
