@@ -26,11 +26,15 @@ constexpr std::array<Unit, 5> kBytes = {{{"", 1},
                                          {"g", kKibi* kKibi* kKibi},
                                          {"t", kKibi* kKibi* kKibi* kKibi}}};
 
-/// number x factor rounded, or an error when it does not fit.
+/// number x factor rounded, or an error when it does not fit or comes to nothing.
 Result<std::uint64_t> scaled(std::string_view text, const Quantity& quantity, double factor) {
   constexpr double kMost = 9e18;
   const double value = std::round(quantity.number * factor);
   if (value > kMost) return error(Errc::invalid_argument, "'{}' is too large", text);
+  // 0 often means something of its own.
+  if (value == 0 && quantity.number > 0) {
+    return error(Errc::invalid_argument, "'{}' is too small", text);
+  }
   return static_cast<std::uint64_t>(value);
 }
 

@@ -131,8 +131,10 @@ base::Result<Symbol> make_network(const ops::OpTable& table, std::string_view na
       std::ranges::find(all, name, [](const Network& network) { return network.info.name; });
   if (found == all.end()) {
     const std::vector<std::string> known = network_names();
-    return base::error(Errc::not_found, "no built-in network '{}'; there are {}{}", name,
-                       fmt::join(known, ", "), base::did_you_mean(name, known));
+    const std::string meant = base::did_you_mean(name, known);
+    return base::error(Errc::not_found, "no built-in network '{}'{}", name,
+                       meant.empty() ? fmt::format("; there are {}", fmt::join(known, ", "))
+                                     : meant + " ('troupe model list' has them all)");
   }
   const std::int64_t classes = options.classes.value_or(found->info.classes);
   const double dropout = options.dropout.value_or(found->info.dropout);

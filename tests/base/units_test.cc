@@ -28,11 +28,11 @@ TEST_CASE("durations and sizes are read with their units", "[units]") {
   CHECK(parse_bytes("64k").value() == 65'536);
   CHECK(parse_bytes("1.5 MiB").value() == 1'572'864);
   CHECK(parse_bytes("8GB").value() == 8'589'934'592);
-  for (const char* bad : {"", "s", "10", "10 years", "-1s", "nan s", "1e300h"}) {
+  for (const char* bad : {"", "s", "10", "10 years", "-1s", "nan s", "1e300h", "0.1ms"}) {
     INFO(bad);
     CHECK(parse_duration_ms(bad).status().code() == Errc::invalid_argument);
   }
-  for (const char* bad : {"", "k", "8q", "-1k", "inf", "1e30t"}) {
+  for (const char* bad : {"", "k", "8q", "-1k", "inf", "1e30t", "0.0001k"}) {
     INFO(bad);
     CHECK(parse_bytes(bad).status().code() == Errc::invalid_argument);
   }
