@@ -270,21 +270,18 @@ TEST_CASE("model autotune loses no choices of other calls that its file had") {
 TEST_CASE("model inspect tells a variable from an operator's output of the same name") {
   const TestFolder folder("model-verbs-test-names");
   const std::string path = (folder.path() / "net.json").string();
-  std::ofstream(path) << R"({"nodes": [
+  std::ofstream(path) << R"json({"nodes": [
     {"op": "null", "name": "data", "inputs": []},
     {"op": "FullyConnected", "name": "big", "inputs": [[0, 0]], "attrs": {"num_hidden": "1000"}},
     {"op": "slice_axis", "name": "few", "inputs": [[1, 0]],
      "attrs": {"axis": "1", "begin": "0", "end": "4"}},
-    {"op": "null", "name": "big_output", "inputs": [], "attrs": {"__shape__": "(1, 4)"
-}
-},
+    {"op": "null", "name": "big_output", "inputs": [], "attrs": {"__shape__": "(1, 4)"}},
     {"op": "broadcast_mul", "name": "scaled", "inputs": [[2, 0], [3, 0]]},
-    {"op": "SoftmaxOutput", "name": "softmax", "inputs": [[4, 0]]}], "heads": [[5, 0]]
-})";
+    {"op": "SoftmaxOutput", "name": "softmax", "inputs": [[4, 0]]}], "heads": [[5, 0]]})json";
   const Run shown = run({"model", "inspect", path, "--input", "1,4,4", "--batch", "2"});
-INFO(shown.err);
-REQUIRE(shown.code == 0);
-CHECK_THAT(shown.out, Contains("(2, 1000)"));
+  INFO(shown.err);
+  REQUIRE(shown.code == 0);
+  CHECK_THAT(shown.out, Contains("(2, 1000)"));
 }
 
 /// A network whose operator and parameter have names that a terminal would obey.
