@@ -110,7 +110,7 @@ TEST_CASE("damaged IDX files are named and leave an earlier set alone") {
   check(pack("00000803 00000000 00000002 00000002", "00000801 00000000"), "holds no images");
   const std::string many = "00000801 20000000", most = "00000801 10000000";
   check(pack("00000803 20000000 00000001 00000001", many), "images; the limit is 268435456");
-  check(pack("00000803 10000000 00004000 00004000", most), ": the images take ");
+  check(pack("00000803 10000000 00002000 00002000", most), ": the images take ");
   fs::remove(folder / "images");
   REQUIRE(::mkfifo((folder / "images").c_str(), 0600) == 0);  // nobody writes into it
   check(pack_idx({{folder / "images", folder / "labels"}, std::nullopt, out}).status(),

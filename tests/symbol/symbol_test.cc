@@ -340,7 +340,8 @@ TEST_CASE("drawing") {
 }
 
 TEST_CASE("unknown networks and impossible options") {
-  CHECK(mentions(make_network(table(), "lenett").status(), {"lenett", "tiny-bn"}));
+  CHECK(mentions(make_network(table(), "something else").status(), {"there are mlp", "tiny-bn"}));
+  CHECK(mentions(make_network(table(), "lenett").status(), {"lenett", "did you mean 'lenet'"}));
   CHECK(!make_network(table(), "lenet", {.classes = 0}).ok());
   CHECK(!make_network(table(), "tiny-bn", {.dropout = 1.0}).ok());
 }
