@@ -209,8 +209,8 @@ OperationState* ThreadedCore::take(std::size_t queue) {
   WorkQueue& own = queues_[queue];
   OperationState* operation = own.attended ? take_alone(static_cast<int>(queue)) : nullptr;
   if (operation == nullptr) {
-    // What pushers have left comes behind what is ready: it is younger, and has no priority.
-    if (own.ready.size() == 0) queue_pushed();
+    // What pushers have left has priority 0, and is younger than what is ready.
+    if (own.ready.priority() < 0) queue_pushed();
     operation = own.ready.pop();
     if (operation == nullptr) return nullptr;
     own.priority.store(own.ready.priority(), std::memory_order_relaxed);

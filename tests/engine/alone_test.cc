@@ -228,5 +228,39 @@ TEST_CASE("a priority of its own does not stay behind operations alone") {
   CHECK(ahead == 0);
 }
 
+/// How many operations of priority -1 went before a plain one that was pushed behind them.
+int idle_ahead(Fixture& fixture) {
+  const Variable a = fixture.variable("a"), b = fixture.variable("b");
+  Gate busy, gate, done;
+  fixture.push("busy", {}, {b}, [&](RunContext&) {
+    busy.open();
+    gate.pass();
+    return base::Status();
+  });
+  busy.pass();
+  std::atomic<int> before{0};
+  for (int i = 0; i < 10; ++i) {
+    fixture.engine->push({.name = "idle", .reads = {&a, 1}, .priority = -1}, [&](RunContext&) {
+      ++before;
+      return base::Status();
+    });
+  }
+  int ahead = -1;
+  fixture.push("plain", {a}, {}, [&](RunContext&) {
+    ahead = before;
+    done.open();
+    return base::Status();
+  });
+  gate.open();
+  done.pass();  // a waiter for all would queue all
+  CHECK(fixture.engine->wait_all().ok());
+  return ahead;
+}
+
+TEST_CASE("what has a priority below 0 stays behind what pushers have left") {
+  Fixture fixture(true);
+  for (int i = 0; i < 50; ++i) CHECK(idle_ahead(fixture) == 0);  // other lanes fall asleep soon
+}
+
 }  // namespace
 }  // namespace troupe::engine
